@@ -1,0 +1,1 @@
+//! Congestion control: the interface and the laws, one file a law.

@@ -1,0 +1,1 @@
+//! The UDT transport on real sockets, blocking and tokio.

@@ -1,0 +1,1 @@
+//! What a network path does to a packet: rate, delay, queue, loss, reordering, duplication, corruption.

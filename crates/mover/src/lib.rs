@@ -1,0 +1,1 @@
+//! Moves files and trees over a byte stream, verified.

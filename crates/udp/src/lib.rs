@@ -1,0 +1,1 @@
+//! Batched UDP sockets: segmentation and receive offload, arrival stamps. The crate with the system calls.

@@ -1,0 +1,1 @@
+//! Real-packet path emulation: a userspace UDP relay.
