@@ -1,1 +1,17 @@
-//! Congestion control: the interface and the laws, one file a law.
+//! Congestion control: the interface of Composable UDT and the laws, one file a law.
+//!
+//! A law is a value that implements [`Law`]: it is told of events, reads a [`View`] of the
+//! connection and writes [`Knobs`]. It never touches a socket or a clock. Laws are made by name
+//! through a [`Spec`], so that every tool takes the same text: `udt`, `udt:noisy=true`, `udt4`.
+
+#![forbid(unsafe_code)]
+
+mod law;
+mod registry;
+mod udt;
+mod udt4;
+
+pub use law::{CustomMessage, Knobs, Law, SYN, SentPacket, Trace, View};
+pub use registry::{LawInfo, Param, Spec, SpecError, laws};
+pub use udt::Udt;
+pub use udt4::Udt4;

@@ -1,0 +1,262 @@
+//! `udt`: DAIMD, the law of the UDT dissertation (gu05 §2.2.4, 2.2.5, 3.2 to 3.5).
+
+use farhaul_base::{Rng, Time};
+use farhaul_wire::{LossRange, Seq};
+
+use crate::{Knobs, Law, LawInfo, Param, SYN, View};
+
+/// The smallest increase, packets per SYN at an MSS of 1500 (gu05 eq. 2-1).
+const MIN_INCREASE: f64 = 1.0 / 1500.0;
+/// A loss event lengthens the packet-sending period by this factor (gu05 eq. 2-3): a decrease of
+/// the rate by 1/9.
+const DECREASE: f64 = 1.125;
+/// Packets added to the congestion window, so that a window computed from the arrival speed can
+/// never be what keeps the arrival speed down. *departs:* gu05 §2.2.4 has none; the stock library
+/// adds the same 16.
+const WINDOW_MARGIN: f64 = 16.0;
+/// Decreases within one congestion epoch. *departs:* gu05 Figure 3-6 sets no limit, and a burst of a
+/// thousand separate losses would then stop the flow; draft-gg-udt-03 stops at five.
+const MAX_DECREASES: u32 = 5;
+const SYN_NS: f64 = 10_000_000.0;
+
+/// UDT's own law: AIMD with decreasing increases on the packet-sending rate, one SYN interval a
+/// step whatever the RTT.
+#[derive(Debug)]
+pub struct Udt {
+    rng: Rng,
+    phase: Phase,
+    /// Do not react to the first losses of a congestion epoch (gu05 §3.5.2).
+    noisy: bool,
+    /// With `noisy`: the share of packets that may be lost in an epoch without reaction.
+    noise: f64,
+    initial_window: f64,
+    /// Acknowledged up to here when the window last grew.
+    acked: Seq,
+    last_increase: Time,
+    nak_since_increase: bool,
+    epoch: Epoch,
+}
+
+#[derive(Debug, PartialEq)]
+enum Phase {
+    SlowStart,
+    Avoidance,
+}
+
+/// The period between two congestion events (gu05 §3.5.1).
+#[derive(Debug)]
+struct Epoch {
+    /// LSD: largest sequence number sent when the rate was last decreased.
+    last_decrease: Seq,
+    /// NumNAK: loss events in this epoch so far.
+    naks: u32,
+    /// AvgNAK: the smoothed number of loss events in an epoch.
+    average_naks: f64,
+    /// DR: every how many loss events the rate is decreased again.
+    spacing: u32,
+    /// Decreases so far, of [`MAX_DECREASES`].
+    decreases: u32,
+    /// Packets lost in this epoch, and packets sent when it began.
+    lost: u64,
+    sent_before: u64,
+}
+
+impl Udt {
+    pub(crate) const INFO: LawInfo = LawInfo {
+        name: "udt",
+        summary: "DAIMD, the law of the UDT dissertation",
+        params: &[
+            Param {
+                key: "window",
+                default: "16",
+                min: 1.0,
+                max: 65536.0,
+                help: "packets sent before the first ACK (the dissertation has 2)",
+            },
+            Param {
+                key: "noisy",
+                default: "false",
+                min: 0.0,
+                max: 1.0,
+                help: "tolerate losses that are not congestion (noisy-link option)",
+            },
+            Param {
+                key: "noise",
+                default: "0.02",
+                min: 0.0,
+                max: 0.5,
+                help: "with noisy: share of packets that may be lost in an epoch without reaction",
+            },
+        ],
+    };
+
+    /// The law with `seed` for its random decreases. `window`: packets sent before the first ACK;
+    /// `noisy`: the noisy-link option; `noise`: the share of losses it tolerates.
+    pub fn new(seed: u64, window: f64, noisy: bool, noise: f64) -> Self {
+        Udt {
+            rng: Rng::new(seed),
+            phase: Phase::SlowStart,
+            noisy,
+            noise,
+            initial_window: window,
+            acked: Seq::new(0),
+            last_increase: Time::ZERO,
+            nak_since_increase: false,
+            epoch: Epoch {
+                last_decrease: Seq::new(0),
+                naks: 0,
+                average_naks: 1.0,
+                spacing: 1,
+                decreases: 0,
+                lost: 0,
+                sent_before: 0,
+            },
+        }
+    }
+
+    fn leave_slow_start(&mut self, view: &View, knobs: &mut Knobs) {
+        self.phase = Phase::Avoidance;
+        let rate = view.delivery_rate.max(view.arrival_rate);
+        knobs.period_ns = if rate > 0.0 {
+            1e9 / rate
+        } else {
+            (view.rtt.as_nanos() as f64 + SYN_NS) / knobs.window.max(1.0)
+        };
+        self.last_increase = view.now;
+    }
+
+    fn increase(&mut self, view: &View, knobs: &mut Knobs) {
+        // gu05 §2.3.2.4: start from what was really sent, or the period goes on falling while a
+        // window holds the rate, and rate control no longer governs.
+        let period = knobs.period_ns.max(view.real_period_ns).max(1.0);
+        let bits = f64::from(view.mss) * 8.0;
+        let available = view.capacity * bits - 1e9 / period * bits;
+        let step = increase_per_syn(available, view.mss);
+        // gu05 eq. 2-2: SYN / P = SYN / P' + inc.
+        knobs.period_ns = SYN_NS / (SYN_NS / period + step);
+    }
+
+    fn decrease(&mut self, view: &View, knobs: &mut Knobs) {
+        knobs.period_ns = knobs.period_ns.max(view.real_period_ns).max(1.0) * DECREASE;
+        self.epoch.last_decrease = view.largest_sent;
+        self.epoch.decreases += 1;
+    }
+
+    /// Whether the losses of this epoch may be noise. gu05 §3.5.2 forgives one loss an epoch; at a
+    /// thousand packets in flight that cannot reach the dissertation's own figure (80% of the link
+    /// at 1% loss). *departs:* forgive a share of the packets sent in the epoch instead, and
+    /// always one.
+    fn is_noise(&self, view: &View) -> bool {
+        let epoch_sent = view.trace.packets_sent.saturating_sub(self.epoch.sent_before);
+        // An epoch is judged over at least what one round trip carries.
+        let sent = (epoch_sent as f64).max(f64::from(view.in_flight));
+        self.noisy && (self.epoch.lost <= 1 || self.epoch.lost as f64 <= self.noise * sent)
+    }
+}
+
+/// gu05 eq. 2-1: packets to add per SYN when `available` bits/s are free, for packets of `mss`
+/// bytes. Ten times the free bandwidth, ten times the increase.
+fn increase_per_syn(available: f64, mss: u32) -> f64 {
+    let step = if available > 0.0 { 10f64.powf(available.log10().ceil() - 9.0) } else { 0.0 };
+    step.max(MIN_INCREASE) * 1500.0 / f64::from(mss.max(1))
+}
+
+impl Law for Udt {
+    fn name(&self) -> &'static str {
+        "udt"
+    }
+
+    fn init(&mut self, view: &View, knobs: &mut Knobs) {
+        knobs.window = self.initial_window;
+        knobs.period_ns = 0.0;
+        self.acked = view.largest_acked.next();
+        self.last_increase = view.now;
+        self.epoch.last_decrease = view.largest_sent;
+    }
+
+    fn on_ack(&mut self, next: Seq, view: &View, knobs: &mut Knobs) {
+        if self.phase == Phase::SlowStart {
+            // gu05 §2.2.5: the window doubles with each round of ACKs. It only grows while it is
+            // what limits the sender.
+            let acked = next.since(self.acked).max(0);
+            self.acked = next;
+            if !view.app_limited {
+                knobs.window += f64::from(acked);
+            }
+            if knobs.window < f64::from(view.max_window) {
+                return;
+            }
+            self.leave_slow_start(view, knobs);
+        }
+        // gu05 §2.2.4: W = AS (SYN + RTT).
+        let rate = view.arrival_rate.max(view.delivery_rate);
+        knobs.window = rate * (SYN + view.rtt).as_secs_f64() + WINDOW_MARGIN;
+        if view.now.nanos_since(self.last_increase) < SYN_NS as u64 {
+            return;
+        }
+        self.last_increase = view.now;
+        if !core::mem::take(&mut self.nak_since_increase) && !view.app_limited {
+            self.increase(view, knobs);
+        }
+    }
+
+    fn on_loss(&mut self, lost: &[LossRange], view: &View, knobs: &mut Knobs) {
+        let Some(largest) = lost.iter().map(|r| r.last).reduce(later) else { return };
+        let count: u64 = lost.iter().map(|r| u64::from(r.len())).sum();
+        let in_slow_start = self.phase == Phase::SlowStart;
+        if in_slow_start {
+            self.epoch.lost += count;
+            if self.is_noise(view) {
+                return;
+            }
+            self.leave_slow_start(view, knobs);
+        }
+        // Algorithm of gu05 Figure 3-6.
+        let congestion_event = largest.since(self.epoch.last_decrease) > 0;
+        if congestion_event {
+            self.epoch.average_naks =
+                (self.epoch.average_naks * 7.0 + f64::from(self.epoch.naks)) / 8.0;
+            self.epoch.spacing =
+                1 + self.rng.below(self.epoch.average_naks.round().max(1.0) as u64) as u32;
+            self.epoch.naks = 0;
+            self.epoch.lost = count;
+            self.epoch.sent_before = view.trace.packets_sent;
+            self.epoch.last_decrease = view.largest_sent;
+            self.epoch.decreases = 0;
+            if !self.is_noise(view) {
+                self.nak_since_increase = true;
+                self.decrease(view, knobs);
+                // One SYN of silence lets the queue drain (gu05 §2.2.5).
+                knobs.pause_until = view.now + SYN;
+            }
+            if in_slow_start {
+                // The rest of what slow start lost was sent before any rate was in force, so it
+                // says nothing against the rate just found.
+                self.epoch.decreases = MAX_DECREASES;
+            }
+            return;
+        }
+        self.epoch.naks += 1;
+        self.epoch.lost += count;
+        if !self.is_noise(view) {
+            self.nak_since_increase = true;
+            let due = self.epoch.naks.is_multiple_of(self.epoch.spacing);
+            if due && self.epoch.decreases < MAX_DECREASES {
+                self.decrease(view, knobs);
+            }
+        }
+    }
+
+    fn on_timeout(&mut self, view: &View, knobs: &mut Knobs) {
+        if self.phase == Phase::SlowStart {
+            self.leave_slow_start(view, knobs);
+        }
+    }
+}
+
+fn later(a: Seq, b: Seq) -> Seq {
+    if a.since(b) > 0 { a } else { b }
+}
+
+#[cfg(test)]
+mod tests;

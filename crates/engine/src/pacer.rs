@@ -1,0 +1,194 @@
+//! When the next packets may leave.
+//!
+//! A packet-sending period of a microsecond cannot be kept one packet at a time: each send is a
+//! system call, and each sleep too long. So packets leave in bursts, about a millisecond of data or
+//! one segmentation-offload call, whichever is less, with a pause of as many periods after each
+//! (the burst-sleep method of gu05 §2.3.2.5).
+
+use core::time::Duration;
+
+use farhaul_base::Time;
+
+/// The longest burst in time.
+const BURST_NS: f64 = 1e6;
+/// A sender that comes late may catch up this much; what is beyond it is lost, so that a blocked
+/// sender does not answer with a flood.
+const MAX_CREDIT_NS: f64 = 10e6;
+
+#[derive(Debug)]
+pub struct Pacer {
+    /// Nanoseconds between packets; 0 does not pace.
+    period_ns: f64,
+    /// The period never falls below this (maximum bandwidth option).
+    min_period_ns: f64,
+    /// When the next packet may leave, nanoseconds.
+    next_ns: f64,
+    /// Packets in the longest burst.
+    max_burst: u32,
+    /// Nothing to send: time that passes now earns no credit.
+    idle: bool,
+    paused_until: Time,
+    /// Since the last [`Pacer::real_period_ns`]: when it was, and time in which packets were due
+    /// and could not go.
+    asked_at: Time,
+    lost_ns: f64,
+}
+
+impl Pacer {
+    /// `max_burst`: packets that one system call can send.
+    pub fn new(now: Time, max_burst: u32) -> Self {
+        Pacer {
+            period_ns: 0.0,
+            min_period_ns: 0.0,
+            next_ns: now.as_nanos() as f64,
+            max_burst: max_burst.max(2),
+            idle: true,
+            paused_until: Time::ZERO,
+            asked_at: now,
+            lost_ns: 0.0,
+        }
+    }
+
+    /// The period in force, nanoseconds.
+    pub fn period_ns(&self) -> f64 {
+        self.period_ns.max(self.min_period_ns)
+    }
+
+    pub fn set_period_ns(&mut self, period_ns: f64) {
+        self.period_ns = if period_ns.is_finite() { period_ns.max(0.0) } else { 0.0 };
+    }
+
+    pub fn set_min_period_ns(&mut self, period_ns: f64) {
+        self.min_period_ns = period_ns;
+    }
+
+    pub fn set_max_burst(&mut self, packets: u32) {
+        self.max_burst = packets.max(2);
+    }
+
+    /// Nothing leaves before `until`.
+    pub fn pause(&mut self, until: Time) {
+        if until > self.paused_until {
+            self.paused_until = until;
+            self.next_ns = self.next_ns.max(until.as_nanos() as f64);
+        }
+    }
+
+    /// There is nothing to send.
+    pub fn set_idle(&mut self) {
+        self.idle = true;
+    }
+
+    /// Packets that may leave now; there is something to send.
+    pub fn budget(&mut self, now: Time) -> u32 {
+        let now_ns = now.as_nanos() as f64;
+        if core::mem::take(&mut self.idle) {
+            self.next_ns = self.next_ns.max(now_ns);
+        }
+        if now < self.paused_until {
+            return 0;
+        }
+        let period = self.period_ns();
+        if period == 0.0 {
+            self.next_ns = now_ns;
+            return u32::MAX;
+        }
+        let credit = now_ns - self.next_ns;
+        if credit > MAX_CREDIT_NS {
+            self.lost_ns += credit - MAX_CREDIT_NS;
+            self.next_ns = now_ns - MAX_CREDIT_NS;
+        }
+        // A rounding error of a nanosecond must not cost a wake-up.
+        let credit = now_ns - self.next_ns + 1.0;
+        if credit < 0.0 { 0 } else { (credit / period) as u32 + 1 }
+    }
+
+    /// `packets` have left.
+    pub fn sent(&mut self, packets: u32) {
+        self.next_ns += f64::from(packets) * self.period_ns();
+    }
+
+    /// When a burst's worth of packets may leave.
+    pub fn next_burst(&self) -> Time {
+        let wait = f64::from(self.burst() - 1) * self.period_ns();
+        Time::from_nanos((self.next_ns + wait).max(0.0) as u64).max(self.paused_until)
+    }
+
+    /// Packets of one burst at the period in force.
+    fn burst(&self) -> u32 {
+        let period = self.period_ns();
+        if period == 0.0 { 1 } else { ((BURST_NS / period) as u32).clamp(1, self.max_burst) }
+    }
+
+    /// The period really kept since the last call, while there was something to send: longer than
+    /// the one in force by the share of time that windows or the host took away (gu05 §2.3.2.4).
+    pub fn real_period_ns(&mut self, now: Time) -> f64 {
+        let elapsed = (now - self.asked_at).max(Duration::from_nanos(1)).as_nanos() as f64;
+        let share = (self.lost_ns / elapsed).clamp(0.0, 0.9);
+        self.asked_at = now;
+        self.lost_ns = 0.0;
+        self.period_ns() / (1.0 - share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sends(pacer: &mut Pacer, until: Time) -> Vec<(u64, u32)> {
+        let mut out = Vec::new();
+        let mut now = Time::from_millis(1);
+        while now < until {
+            let n = pacer.budget(now);
+            if n > 0 {
+                out.push((now.as_micros(), n));
+                pacer.sent(n);
+            }
+            now = pacer.next_burst().max(now.plus_nanos(1));
+        }
+        out
+    }
+
+    #[test]
+    fn bursts_of_a_millisecond_keep_the_rate() {
+        let mut pacer = Pacer::new(Time::from_millis(1), 44);
+        pacer.set_period_ns(60_000.0);
+        let out = sends(&mut pacer, Time::from_millis(601));
+        let total: u32 = out.iter().map(|s| s.1).sum();
+        assert!((9_980..=10_016).contains(&total), "{total}");
+        assert!(out.iter().skip(1).all(|s| s.1 == 16), "one burst each: {:?}", &out[..4]);
+    }
+
+    #[test]
+    fn fast_periods_fill_one_call_and_slow_ones_send_singly() {
+        let mut pacer = Pacer::new(Time::from_millis(1), 44);
+        pacer.set_period_ns(580.0);
+        assert!(sends(&mut pacer, Time::from_millis(5))[1..].iter().all(|s| s.1 == 44));
+        let mut pacer = Pacer::new(Time::from_millis(1), 44);
+        pacer.set_period_ns(5e6);
+        assert!(sends(&mut pacer, Time::from_millis(100)).iter().all(|s| s.1 == 1));
+    }
+
+    #[test]
+    fn idle_time_earns_nothing_and_lost_time_shows() {
+        let mut pacer = Pacer::new(Time::ZERO, 44);
+        pacer.set_period_ns(1e6);
+        assert_eq!(pacer.budget(Time::from_secs(1)), 1, "idle before");
+        pacer.sent(1);
+        pacer.real_period_ns(Time::from_secs(1));
+        // A window then holds the sender for a second: 10 ms of credit are left.
+        assert_eq!(pacer.budget(Time::from_secs(2)), 11);
+        let real = pacer.real_period_ns(Time::from_secs(2));
+        assert!(real > 9e6, "{real}");
+        assert!(pacer.real_period_ns(Time::from_secs(3)) == 1e6);
+    }
+
+    #[test]
+    fn a_pause_holds_everything() {
+        let mut pacer = Pacer::new(Time::ZERO, 44);
+        pacer.pause(Time::from_millis(10));
+        assert_eq!(pacer.budget(Time::from_millis(9)), 0);
+        assert_eq!(pacer.next_burst(), Time::from_millis(10));
+        assert_eq!(pacer.budget(Time::from_millis(10)), u32::MAX);
+    }
+}

@@ -1,0 +1,327 @@
+//! The receive half of a connection: the receiving algorithm of gu05 Figure 5-3.
+
+mod ack;
+mod buffer;
+mod gaps;
+mod messages;
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use farhaul_base::Time;
+use farhaul_wire::{DataHeader, LossRange, Seq};
+
+pub use self::ack::{AckForm, AckSchedule};
+pub use self::buffer::Chunks;
+use self::buffer::{Content, ReceiveBuffer, Slot};
+pub use self::gaps::ReorderTolerance;
+use self::gaps::Gaps;
+use self::messages::Messages;
+use crate::arrival::{Arrival, ArrivalEstimator};
+
+/// Packets advertised however little the path has shown so far: the protocol's least, so that a
+/// full buffer cannot stop the connection for good.
+const MIN_WINDOW: u32 = 2;
+
+/// Where the payload of a packet lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload {
+    pub batch: u32,
+    pub start: u32,
+    pub len: u16,
+}
+
+#[derive(Debug)]
+pub struct ReceiveHalf {
+    buffer: ReceiveBuffer,
+    pub gaps: Gaps,
+    pub acks: AckSchedule,
+    pub arrivals: ArrivalEstimator,
+    messages: Option<Messages>,
+    /// The sequence number of the buffer's first slot.
+    base: Seq,
+    /// The highest sequence number that has come, and the sender's clock in that packet.
+    highest: Seq,
+    highest_timestamp: u32,
+    /// Packets the buffer may span.
+    capacity: u32,
+    /// The flow window last advertised was small for want of room.
+    held_back: bool,
+    /// Position of `highest` in the sequence space, without wrap.
+    position: u64,
+    /// In-order packets of one time stamp that have just come.
+    run: Option<(Arrival, u32)>,
+    /// The last drop request, which counts in full when it is repeated.
+    last_drop: Option<(u32, Seq, Seq)>,
+    pub packets_received: u64,
+    pub bytes_received: u64,
+    pub duplicates: u64,
+    pub reordered: u64,
+    pub lost: u64,
+    pub out_of_window: u64,
+}
+
+impl ReceiveHalf {
+    /// `isn`: the first sequence number to expect; `capacity`: packets the buffer may span.
+    pub fn new(
+        now: Time,
+        isn: Seq,
+        capacity: u32,
+        message_mode: bool,
+        tolerance: ReorderTolerance,
+    ) -> Self {
+        ReceiveHalf {
+            buffer: ReceiveBuffer::new(),
+            gaps: Gaps::new(tolerance),
+            acks: AckSchedule::new(now, isn),
+            arrivals: ArrivalEstimator::new(),
+            messages: message_mode.then(|| Messages::new(isn)),
+            base: isn,
+            highest: isn.prev(),
+            highest_timestamp: 0,
+            capacity,
+            held_back: false,
+            position: 0,
+            run: None,
+            last_drop: None,
+            packets_received: 0,
+            bytes_received: 0,
+            duplicates: 0,
+            reordered: 0,
+            lost: 0,
+            out_of_window: 0,
+        }
+    }
+
+    /// The ACK point: everything before it has come or was given up.
+    pub fn point(&self) -> Seq {
+        self.gaps.first(self.base, self.highest).unwrap_or(self.highest.next())
+    }
+
+    /// The highest sequence number that has come.
+    pub fn highest(&self) -> Seq {
+        self.highest
+    }
+
+    /// Bytes of memory held for packets not taken yet.
+    pub fn pinned(&self) -> usize {
+        self.buffer.pinned()
+    }
+
+    /// Payload bytes not taken yet.
+    pub fn stored(&self) -> usize {
+        self.buffer.stored()
+    }
+
+    /// Whether a packet of this sequence number would be stored.
+    pub fn wants(&self, seq: Seq) -> bool {
+        let index = seq.since(self.base);
+        if index < 0 || index >= self.capacity as i32 {
+            return false;
+        }
+        self.buffer
+            .slot(index as u32)
+            .is_none_or(|s| matches!(s.content, Content::Missing | Content::Dropped))
+    }
+
+    pub fn open_batch(&mut self, bytes: Bytes) -> u32 {
+        self.buffer.open_batch(bytes)
+    }
+
+    /// All packets of a batch are in.
+    pub fn close_batch(&mut self, now: Time, batch: Option<u32>) {
+        self.end_run(now);
+        if let Some(batch) = batch {
+            self.buffer.close_batch(batch);
+        }
+        if let Some(messages) = &mut self.messages {
+            let point = self.gaps.first(self.base, self.highest).unwrap_or(self.highest.next());
+            messages.advance(point, self.base, &mut self.buffer);
+            let gone = self.buffer.trim(point.since(self.base).max(0) as u32);
+            self.base = self.base.plus(gone);
+        }
+        if self.gaps.is_empty() {
+            self.gaps.tidy();
+        }
+    }
+
+    /// A data packet has come; returns whether it was stored.
+    pub fn on_data(&mut self, now: Time, header: &DataHeader, payload: Payload) -> bool {
+        self.packets_received += 1;
+        self.bytes_received += u64::from(payload.len);
+        if !self.wants(header.seq) {
+            self.arrivals.on_stray(now);
+            if header.seq.since(self.base) >= self.capacity as i32 {
+                self.out_of_window += 1;
+            } else {
+                self.duplicates += 1;
+            }
+            return false;
+        }
+        let slot = Slot::packet(
+            header.boundary.first,
+            header.boundary.last,
+            header.in_order,
+            header.message.value(),
+            payload.len,
+        );
+        let ahead = header.seq.since(self.highest);
+        if ahead == 1 {
+            self.buffer.push(slot, payload.batch, payload.start);
+            self.note_in_order(now, header);
+        } else if ahead > 1 {
+            self.end_run(now);
+            let missing = LossRange { first: self.highest.next(), last: header.seq.prev() };
+            self.lost += u64::from(missing.len());
+            let index = header.seq.since(self.base) as u32;
+            self.buffer.extend_to(index);
+            self.gaps.open(now, missing, self.base, index + 1);
+            self.buffer.push(slot, payload.batch, payload.start);
+            self.position += ahead as u64 - 1;
+            self.note_in_order(now, header);
+        } else {
+            self.end_run(now);
+            self.arrivals.on_stray(now);
+            let index = header.seq.since(self.base) as u32;
+            self.buffer.put(index, slot, payload.batch, payload.start);
+            let was_missing = self.gaps.close(header.seq);
+            // Every transmission carries a fresh time stamp, so one not later than that of the
+            // highest packet is a first transmission, overtaken.
+            let late = self.highest_timestamp.wrapping_sub(header.timestamp);
+            if was_missing && (late as i32) >= 0 {
+                self.reordered += 1;
+                let late = Duration::from_micros(u64::from(late));
+                self.gaps.on_reordered(self.highest.since(header.seq) as u32, late);
+            }
+        }
+        if let Some(messages) = &mut self.messages
+            && !header.in_order
+        {
+            messages.on_unordered(header.seq, self.base, &mut self.buffer);
+        }
+        true
+    }
+
+    fn note_in_order(&mut self, now: Time, header: &DataHeader) {
+        self.highest = header.seq;
+        self.highest_timestamp = header.timestamp;
+        self.position += 1;
+        match &mut self.run {
+            Some((first, packets))
+                if first.timestamp == header.timestamp
+                    && first.position + u64::from(*packets) == self.position =>
+            {
+                *packets += 1;
+            }
+            _ => {
+                self.end_run(now);
+                let arrival = Arrival {
+                    position: self.position,
+                    timestamp: header.timestamp,
+                    phase: header.seq.value() % 16,
+                };
+                self.run = Some((arrival, 1));
+            }
+        }
+    }
+
+    fn end_run(&mut self, now: Time) {
+        if let Some((first, packets)) = self.run.take() {
+            self.arrivals.on_run(now, first, packets);
+            self.gaps.on_in_order(packets);
+        }
+    }
+
+    /// The sender gives up the packets `first ..= last` of a message. `exact`: the range is what
+    /// it says; the stock library names one packet too many, the first of the next message, so its
+    /// last is believed when it is repeated.
+    pub fn on_drop_request(
+        &mut self,
+        now: Time,
+        message: u32,
+        first: Seq,
+        last: Seq,
+        exact: bool,
+    ) -> bool {
+        let request = (message, first, last);
+        let believed = exact || first == last || self.last_drop == Some(request);
+        self.last_drop = Some(request);
+        let last = if believed { last } else { last.prev() };
+        let (from, to) = (first.since(self.base).max(0), last.since(self.base));
+        // A stream has no messages to give up, and a range beyond the window is no range of ours.
+        if self.messages.is_none()
+            || to >= self.capacity as i32
+            || first.since(self.highest) > 1
+            || to < 0
+        {
+            return false;
+        }
+        if last.since(self.highest) > 0 {
+            self.buffer.extend_to(to as u32 + 1);
+            self.position += last.since(self.highest) as u64;
+            self.highest = last;
+        }
+        self.gaps.give_up(LossRange { first: self.base.plus(from as u32), last });
+        for index in from as u32..=to as u32 {
+            self.buffer.give_up(index);
+        }
+        self.close_batch(now, None);
+        true
+    }
+
+    /// Bytes of the stream that can be read, or of the next message.
+    pub fn readable(&self) -> bool {
+        match &self.messages {
+            Some(messages) => messages.next().is_some(),
+            None => self.point().since(self.base) > 0,
+        }
+    }
+
+    /// Takes stream data, at least `max_bytes` if there is so much, in whole packets.
+    pub fn read(&mut self, max_bytes: usize, chunks: &mut Chunks) {
+        let ready = self.point().since(self.base).max(0) as u32;
+        let mut packets = 0;
+        let mut bytes = 0;
+        while packets < ready && bytes < max_bytes {
+            bytes += self.buffer.slot(packets).map_or(0, Slot::len);
+            packets += 1;
+        }
+        self.buffer.take_front(packets, chunks);
+        self.base = self.base.plus(packets);
+        self.reopen_window();
+    }
+
+    /// Takes the next message; returns whether there was one.
+    pub fn read_message(&mut self, chunks: &mut Chunks) -> bool {
+        let point = self.point();
+        let Some(messages) = &mut self.messages else { return false };
+        let Some(ready) = messages.pop() else { return false };
+        let first = ready.first.since(self.base) as u32;
+        self.buffer.take_message(first, ready.last.since(self.base) as u32, chunks);
+        let gone = self.buffer.trim(point.since(self.base).max(0) as u32);
+        self.base = self.base.plus(gone);
+        self.reopen_window();
+        true
+    }
+
+    /// Packets to advertise beyond the ACK point: room in the buffer, but not more than `target`.
+    pub fn advertise(&mut self, target: u32) -> u32 {
+        let unread = self.point().since(self.base).max(0) as u32;
+        let room = self.capacity.saturating_sub(unread);
+        self.held_back = room < target.min(self.capacity / 4);
+        room.min(target).max(MIN_WINDOW)
+    }
+
+    /// Tells the peer when reading has made much room that it does not know of.
+    fn reopen_window(&mut self) {
+        let unread = self.point().since(self.base).max(0) as u32;
+        let room = self.capacity.saturating_sub(unread);
+        if self.held_back && room > self.capacity / 2 {
+            self.held_back = false;
+            self.acks.on_window_opened();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

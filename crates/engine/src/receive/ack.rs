@@ -1,0 +1,261 @@
+//! When to acknowledge, and the round trips that acknowledgements measure.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use farhaul_base::Time;
+use farhaul_control::SYN;
+use farhaul_wire::{AckSeq, Seq};
+
+/// ACKs whose ACK2 may still come.
+const HISTORY: usize = 256;
+/// A light ACK after every so many packets (gu05 §5.2), at most one a receive batch.
+const LIGHT_INTERVAL: u32 = 64;
+/// An unconfirmed ACK is repeated, at doubling intervals up to this.
+const LONGEST_REPEAT: Duration = Duration::from_secs(2);
+/// After a packet that ends a burst, the ACK follows at once, but not more often than this.
+const SHORTEST_GAP: Duration = Duration::from_millis(1);
+
+/// The three forms of an ACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckForm {
+    /// The number alone; neither answered nor repeated.
+    Light,
+    /// With RTT and flow window.
+    Small(AckSeq),
+    /// With arrival speed and link capacity as well: at most one a SYN interval.
+    Full(AckSeq),
+}
+
+#[derive(Debug)]
+pub struct AckSchedule {
+    next: AckSeq,
+    /// The largest number in an ACK of any form, in a numbered one, and confirmed by an ACK2.
+    sent: Seq,
+    numbered: Seq,
+    confirmed: Seq,
+    numbered_at: Time,
+    full_at: Time,
+    repeats: u32,
+    history: VecDeque<(AckSeq, Seq, Time)>,
+    /// Data packets since the last ACK of any form and since the last numbered one.
+    packets: u32,
+    packets_numbered: u32,
+    /// A numbered ACK is due then.
+    due: Option<Time>,
+    /// Send one even if the number has not moved: the window has opened.
+    forced: bool,
+}
+
+impl AckSchedule {
+    /// `isn`: the first sequence number to expect.
+    pub fn new(now: Time, isn: Seq) -> Self {
+        AckSchedule {
+            next: AckSeq::new(1),
+            sent: isn,
+            numbered: isn,
+            confirmed: isn,
+            numbered_at: now,
+            full_at: now,
+            repeats: 0,
+            history: VecDeque::new(),
+            packets: 0,
+            packets_numbered: 0,
+            due: None,
+            forced: false,
+        }
+    }
+
+    /// Starts ACK sequence numbers at `next` (tests of the wrap).
+    pub fn set_next(&mut self, next: AckSeq) {
+        self.next = next;
+    }
+
+    /// Data packets have arrived, the last perhaps at the end of a burst.
+    pub fn on_data(&mut self, now: Time, packets: u32, period: Duration, burst_ends: bool) {
+        self.packets = self.packets.saturating_add(packets);
+        self.packets_numbered = self.packets_numbered.saturating_add(packets);
+        let wait = if burst_ends { SHORTEST_GAP } else { period.min(SYN) };
+        let due = now.max(self.numbered_at + wait);
+        self.due = Some(self.due.map_or(due, |d| d.min(due)));
+    }
+
+    /// The receiver's buffer has room again that the peer does not know of.
+    pub fn on_window_opened(&mut self) {
+        self.forced = true;
+    }
+
+    /// The ACK to send now, if any, when everything before `point` has arrived. `interval`: the
+    /// law's own interval in packets, or 0; `window`: packets advertised.
+    pub fn poll(
+        &mut self,
+        now: Time,
+        point: Seq,
+        repeat_after: Duration,
+        interval: u32,
+        window: u32,
+    ) -> Option<AckForm> {
+        let news = point.since(self.numbered) > 0;
+        // The window must open before it is used up, or the sender stalls: at high rates that is
+        // many times in a SYN interval.
+        let enough = if interval > 0 { interval } else { (window / 4).max(LIGHT_INTERVAL) };
+        let timer = self.due.is_some_and(|due| now >= due);
+        if timer {
+            self.due = None;
+        }
+        if news && (timer || self.packets_numbered >= enough) || core::mem::take(&mut self.forced) {
+            return Some(self.number(now, point));
+        }
+        if !news && self.unconfirmed(point) && now >= self.repeat_at(repeat_after) {
+            self.repeats += 1;
+            return Some(self.number(now, point));
+        }
+        if self.packets >= LIGHT_INTERVAL.max(enough / 4) && point.since(self.sent) > 0 {
+            self.packets = 0;
+            self.sent = point;
+            return Some(AckForm::Light);
+        }
+        None
+    }
+
+    fn number(&mut self, now: Time, point: Seq) -> AckForm {
+        if point != self.numbered {
+            self.repeats = 0;
+        }
+        let ack_seq = self.next;
+        self.next = ack_seq.next();
+        self.sent = point;
+        self.numbered = point;
+        self.numbered_at = now;
+        self.packets = 0;
+        self.packets_numbered = 0;
+        self.due = None;
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back((ack_seq, point, now));
+        if now - self.full_at >= SYN || self.history.len() == 1 {
+            self.full_at = now;
+            AckForm::Full(ack_seq)
+        } else {
+            AckForm::Small(ack_seq)
+        }
+    }
+
+    /// An ACK2 answers `ack_seq`: the round trip it took, unless it answers none of ours.
+    pub fn on_ack2(&mut self, now: Time, ack_seq: AckSeq) -> Option<Duration> {
+        let index = self.history.iter().rposition(|(seq, _, _)| *seq == ack_seq)?;
+        let (_, point, sent_at) = self.history[index];
+        self.history.drain(..=index);
+        if point.since(self.confirmed) > 0 {
+            self.confirmed = point;
+        }
+        Some(now - sent_at)
+    }
+
+    /// When [`AckSchedule::poll`] will next have something to send if nothing more arrives.
+    pub fn timeout(&self, point: Seq, repeat_after: Duration) -> Option<Time> {
+        if self.forced {
+            return Some(Time::ZERO);
+        }
+        if point.since(self.numbered) > 0 {
+            return self.due;
+        }
+        self.unconfirmed(point).then(|| self.repeat_at(repeat_after))
+    }
+
+    fn unconfirmed(&self, point: Seq) -> bool {
+        point == self.numbered && point.since(self.confirmed) > 0
+    }
+
+    fn repeat_at(&self, after: Duration) -> Time {
+        self.numbered_at + (after * (1 << self.repeats.min(6))).min(LONGEST_REPEAT.max(after))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(50);
+
+    fn poll(acks: &mut AckSchedule, ms: u64, point: u32) -> Option<AckForm> {
+        acks.poll(Time::from_millis(ms), Seq::new(point), RTT, 0, 8192)
+    }
+
+    #[test]
+    fn one_numbered_ack_each_syn_interval() {
+        let mut acks = AckSchedule::new(Time::ZERO, Seq::new(0));
+        acks.on_data(Time::from_millis(100), 3, SYN, false);
+        assert_eq!(poll(&mut acks, 100, 3), Some(AckForm::Full(AckSeq::new(1))));
+        acks.on_data(Time::from_millis(102), 3, SYN, false);
+        assert_eq!(poll(&mut acks, 102, 6), None);
+        assert_eq!(acks.timeout(Seq::new(6), RTT), Some(Time::from_millis(110)));
+        assert_eq!(poll(&mut acks, 110, 6), Some(AckForm::Full(AckSeq::new(2))));
+        // A burst ends: at once, and small.
+        acks.on_data(Time::from_millis(112), 1, SYN, true);
+        assert_eq!(poll(&mut acks, 112, 7), Some(AckForm::Small(AckSeq::new(3))));
+    }
+
+    #[test]
+    fn many_packets_bring_light_and_numbered_acks() {
+        let mut acks = AckSchedule::new(Time::ZERO, Seq::new(0));
+        let now = Time::from_millis(1);
+        let mut forms = Vec::new();
+        for batch in 1..=100u32 {
+            acks.on_data(now, 44, SYN, false);
+            forms.extend(acks.poll(now, Seq::new(batch * 44), RTT, 0, 4096));
+        }
+        let light = forms.iter().filter(|f| **f == AckForm::Light).count();
+        assert_eq!((light, forms.len() - light), (12, 4), "{forms:?}");
+    }
+
+    #[test]
+    fn a_law_may_ask_for_an_ack_each_n_packets() {
+        let mut acks = AckSchedule::new(Time::ZERO, Seq::new(0));
+        let now = Time::from_millis(1);
+        for n in 1..=10u32 {
+            acks.on_data(now, 1, SYN, false);
+            let form = acks.poll(now, Seq::new(n), RTT, 2, 4096);
+            assert_eq!(form.is_some(), n % 2 == 0);
+        }
+    }
+
+    #[test]
+    fn an_unconfirmed_ack_is_repeated_with_backoff_until_its_ack2() {
+        let mut acks = AckSchedule::new(Time::ZERO, Seq::new(0));
+        acks.on_data(Time::from_millis(100), 3, SYN, false);
+        assert!(poll(&mut acks, 100, 3).is_some());
+        assert_eq!(poll(&mut acks, 149, 3), None);
+        assert_eq!(poll(&mut acks, 150, 3), Some(AckForm::Full(AckSeq::new(2))));
+        assert_eq!(acks.timeout(Seq::new(3), RTT), Some(Time::from_millis(250)));
+        let rtt = acks.on_ack2(Time::from_millis(190), AckSeq::new(2));
+        assert_eq!(rtt, Some(Duration::from_millis(40)));
+        assert_eq!(acks.timeout(Seq::new(3), RTT), None);
+        assert_eq!(acks.on_ack2(Time::from_millis(190), AckSeq::new(2)), None, "answered already");
+        assert_eq!(acks.on_ack2(Time::from_millis(190), AckSeq::new(99)), None, "never sent");
+    }
+
+    #[test]
+    fn an_opened_window_is_told_once() {
+        let mut acks = AckSchedule::new(Time::ZERO, Seq::new(0));
+        acks.on_window_opened();
+        assert!(poll(&mut acks, 5, 0).is_some());
+        assert_eq!(poll(&mut acks, 6, 0), None);
+    }
+
+    #[test]
+    fn ack_numbers_wrap() {
+        let mut acks = AckSchedule::new(Time::ZERO, Seq::new(Seq::MAX - 3));
+        acks.set_next(AckSeq::new(0x7fff_ffff));
+        for n in 1..=6u32 {
+            let now = Time::from_millis(u64::from(n) * 20);
+            acks.on_data(now, 1, SYN, false);
+            let point = Seq::new(Seq::MAX - 3).plus(n);
+            let form = acks.poll(now, point, RTT, 0, 8192);
+            let seq = AckSeq::new(if n == 1 { 0x7fff_ffff } else { n - 2 });
+            assert_eq!(form, Some(AckForm::Full(seq)));
+            assert_eq!(acks.on_ack2(now, seq), Some(Duration::ZERO));
+        }
+    }
+}

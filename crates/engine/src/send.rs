@@ -1,0 +1,425 @@
+//! The send half of a connection: the sending algorithm of gu05 Figure 5-2, acknowledgements,
+//! loss reports and the retransmission timer.
+
+mod buffer;
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use farhaul_base::Time;
+use farhaul_control::{SYN, SentPacket};
+use farhaul_wire::{DataHeader, LossRange, MsgNo, Seq};
+
+pub use self::buffer::SendBuffer;
+use self::buffer::Slot;
+use crate::loss_list::LossList;
+use crate::pacer::Pacer;
+use crate::transmit::Transmit;
+
+/// Every so many packets two leave together, for the receiver to measure the capacity
+/// (gu05 §3.4).
+const PROBE_INTERVAL: u32 = 16;
+/// The retransmission timer waits at least this long: an ACK may be held back for a SYN interval,
+/// and a receiver's process may lose its processor for a few.
+const MIN_RTO: Duration = Duration::from_millis(50);
+/// And at most this long between two tries, so that a path that comes back is found at once.
+const MAX_RTO: Duration = Duration::from_secs(1);
+/// Expirations in a row after which everything unacknowledged counts as lost (gu05 Figure 2-5,
+/// step 1c). The first ones resend only the ends of the window: their answer, an ACK or a NAK,
+/// tells exactly what is missing, unless the receiver reports each loss once only.
+const EXPIRATIONS_TO_RESEND_ALL: u32 = 3;
+
+/// What an ACK came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckOutcome {
+    /// New packets are acknowledged, so many of them.
+    Advanced(u32),
+    /// Nothing new.
+    Stale,
+    /// It acknowledges what was never sent.
+    Impossible,
+}
+
+/// What goes out in place of a message given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropNotice {
+    pub message: MsgNo,
+    pub first: Seq,
+    pub last: Seq,
+}
+
+/// What the retransmission timer came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// Packets now taken for lost.
+    pub lost: u32,
+    /// Expirations in a row.
+    pub count: u32,
+}
+
+#[derive(Debug)]
+pub struct SendHalf {
+    pub buffer: SendBuffer,
+    pub pacer: Pacer,
+    loss: LossList,
+    /// First unacknowledged sequence number; the buffer's packets in flight follow it.
+    una: Seq,
+    /// The first sequence number beyond the peer's flow window.
+    flow_limit: Seq,
+    /// Congestion window, packets.
+    window: u32,
+    /// The last new packet began a packet pair.
+    pair_open: bool,
+    /// The clock of data packets started here.
+    clock_origin: Time,
+    clock_offset_us: u32,
+    /// When the ACK number or the timer last moved.
+    last_progress: Time,
+    expirations: u32,
+    /// Expired or given up: to be told to the peer.
+    drops: Vec<DropNotice>,
+    app_limited: bool,
+    pub packets_sent: u64,
+    pub bytes_sent: u64,
+    pub packets_retransmitted: u64,
+    pub packets_lost: u64,
+    pub packets_acked: u64,
+    pub messages_dropped: u64,
+}
+
+impl SendHalf {
+    /// `isn`: the first sequence number; `flight_flag`: the window the peer announced.
+    pub fn new(
+        now: Time,
+        isn: Seq,
+        payload_size: usize,
+        flight_flag: u32,
+        max_burst: u32,
+        clock_offset_us: u32,
+    ) -> Self {
+        SendHalf {
+            buffer: SendBuffer::new(payload_size),
+            pacer: Pacer::new(now, max_burst),
+            loss: LossList::new(1024),
+            una: isn,
+            flow_limit: isn.plus(flight_flag),
+            window: 16,
+            pair_open: false,
+            clock_origin: now,
+            clock_offset_us,
+            last_progress: now,
+            expirations: 0,
+            drops: Vec::new(),
+            app_limited: true,
+            packets_sent: 0,
+            bytes_sent: 0,
+            packets_retransmitted: 0,
+            packets_lost: 0,
+            packets_acked: 0,
+            messages_dropped: 0,
+        }
+    }
+
+    /// First unacknowledged sequence number.
+    pub fn una(&self) -> Seq {
+        self.una
+    }
+
+    /// The sequence number of the next new packet.
+    pub fn next_seq(&self) -> Seq {
+        self.una.plus(self.buffer.in_flight())
+    }
+
+    /// Packets the peer is ready to take beyond those acknowledged.
+    pub fn flow_window(&self) -> u32 {
+        self.flow_limit.since(self.una).max(0) as u32
+    }
+
+    /// Congestion window in force, packets.
+    pub fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// Packets reported or taken for lost and not sent again yet.
+    pub fn lost(&self) -> u32 {
+        self.loss.len()
+    }
+
+    /// Whether the application, not a window or the pacing, was the limit since this was last
+    /// asked.
+    pub fn take_app_limited(&mut self) -> bool {
+        core::mem::replace(&mut self.app_limited, !self.buffer.has_unsent())
+    }
+
+    pub fn set_window(&mut self, packets: f64) {
+        self.window = packets.clamp(2.0, f64::from(1u32 << 29)) as u32;
+    }
+
+    /// Messages to tell the peer are given up.
+    pub fn take_drop(&mut self) -> Option<DropNotice> {
+        self.drops.pop()
+    }
+
+    /// Whether [`SendHalf::fill`] would send something, were it not for the pacing.
+    pub fn can_send(&self) -> bool {
+        !self.loss.is_empty() || (self.buffer.has_unsent() && self.window_open())
+    }
+
+    fn window_open(&self) -> bool {
+        self.buffer.in_flight() < self.window.min(self.flow_window())
+    }
+
+    /// Microseconds on the clock of data packets.
+    pub fn clock_us(&self, now: Time) -> u32 {
+        ((now - self.clock_origin).as_micros() as u32).wrapping_add(self.clock_offset_us)
+    }
+
+    /// Fills `out` with the burst that may leave now: lost packets first, then new ones while the
+    /// windows allow. Returns how many packets. `sent` is told of each if `watched`.
+    pub fn fill(
+        &mut self,
+        now: Time,
+        dest: u32,
+        max_segments: usize,
+        out: &mut Transmit,
+        mut sent: Option<&mut dyn FnMut(SentPacket)>,
+    ) -> u32 {
+        if !self.can_send() {
+            if !self.buffer.has_unsent() {
+                self.pacer.set_idle();
+            }
+            return 0;
+        }
+        let budget = self.pacer.budget(now).min(max_segments as u32);
+        let ready = self.loss.len() + self.buffer.unsent();
+        if budget == 0 || (now < self.pacer.next_burst() && budget < ready) {
+            return 0;
+        }
+        let clock = self.clock_us(now);
+        let mut previous: Option<Slot> = None;
+        let mut count = 0;
+        while (count as usize) < max_segments {
+            let pair = core::mem::take(&mut self.pair_open) && self.loss.is_empty();
+            if count >= budget && !pair {
+                break;
+            }
+            let Some((slot, seq)) = self.pick(now, clock, out) else { break };
+            let header = DataHeader {
+                seq,
+                boundary: slot.boundary,
+                in_order: slot.in_order,
+                message: SendBuffer::message_number(slot.message),
+                timestamp: clock,
+                dest,
+            };
+            let (block, start) = self.buffer.payload(&slot);
+            let same = previous.is_some_and(|p| SendBuffer::same_block(&p, &slot));
+            out.push_data(header.to_bytes(), block, same, start, slot.len());
+            self.bytes_sent += u64::from(slot.len());
+            previous = Some(slot);
+            count += 1;
+            if let Some(sent) = sent.as_mut() {
+                sent(SentPacket {
+                    seq,
+                    len: slot.len(),
+                    timestamp: clock,
+                    retransmission: slot.retransmitted,
+                });
+            }
+        }
+        if count > 0 {
+            if self.packets_sent == 0 || self.buffer.in_flight() == count {
+                // The first packets of a busy period start the retransmission timer.
+                self.last_progress = now;
+            }
+            self.packets_sent += u64::from(count);
+            self.pacer.sent(count);
+            if !self.buffer.has_unsent() {
+                self.app_limited = true;
+            }
+        }
+        count
+    }
+
+    /// The next packet to send, taken, if it fits behind what is in `out`.
+    fn pick(&mut self, now: Time, clock: u32, out: &Transmit) -> Option<(Slot, Seq)> {
+        while let Some(seq) = self.loss.first(self.una, self.next_seq().prev()) {
+            let index = seq.since(self.una) as u32;
+            let slot = *self.buffer.sent(index)?;
+            if slot.dropped || self.buffer.expired(&slot, now) {
+                self.give_up(slot.message, Some(index));
+                continue;
+            }
+            if !out.fits(slot.len() as usize) {
+                return None;
+            }
+            self.loss.remove(seq);
+            let slot = self.buffer.sent_mut(index)?;
+            slot.sent_us = clock;
+            slot.retransmitted = true;
+            self.packets_retransmitted += 1;
+            return Some((*slot, seq));
+        }
+        while self.window_open() {
+            let slot = *self.buffer.peek_unsent()?;
+            if self.buffer.expired(&slot, now) {
+                self.give_up(slot.message, None);
+                continue;
+            }
+            if !out.fits(slot.len() as usize) {
+                return None;
+            }
+            let seq = self.next_seq();
+            let slot = self.buffer.send_next(clock)?;
+            self.pair_open = seq.value().is_multiple_of(PROBE_INTERVAL);
+            if self.buffer.in_flight() > self.loss.capacity() {
+                let wanted = self.buffer.in_flight() * 2;
+                self.loss.grow(wanted, self.una, seq);
+            }
+            return Some((slot, seq));
+        }
+        None
+    }
+
+    /// Drops a message and tells the peer, or tells it again, if any of it was sent.
+    fn give_up(&mut self, message: u32, near: Option<u32>) {
+        let again = near.and_then(|index| self.buffer.sent(index)).is_some_and(|s| s.dropped);
+        self.messages_dropped += u64::from(!again);
+        if let Some((first, last)) = self.buffer.drop_message(message, near) {
+            let (first, last) = (self.una.plus(first), self.una.plus(last));
+            self.loss.remove_range(LossRange { first, last });
+            self.drops.push(DropNotice { message: SendBuffer::message_number(message), first, last });
+        }
+    }
+
+    /// The peer has everything before `next`; `available`: packets it can take beyond, if the ACK
+    /// says so.
+    pub fn on_ack(&mut self, now: Time, next: Seq, available: Option<u32>) -> AckOutcome {
+        let advance = next.since(self.una);
+        if advance > self.buffer.in_flight() as i32 {
+            return AckOutcome::Impossible;
+        }
+        if advance < 0 {
+            return AckOutcome::Stale;
+        }
+        if let Some(available) = available {
+            self.flow_limit = next.plus(available.min(1 << 29));
+        }
+        if advance == 0 {
+            return AckOutcome::Stale;
+        }
+        if !self.loss.is_empty() {
+            self.loss.remove_range(LossRange { first: self.una, last: next.prev() });
+        }
+        self.buffer.acknowledge(advance as u32);
+        self.packets_acked += advance as u64;
+        self.una = next;
+        self.last_progress = now;
+        self.expirations = 0;
+        AckOutcome::Advanced(advance as u32)
+    }
+
+    /// A hole that outlived its retransmission, and that a receiver which reports each loss once
+    /// will not report again, is sent again as soon as the ACK number reaches it.
+    pub fn resend_stalled_hole(&mut self, now: Time, timeout: Duration) {
+        let clock = self.clock_us(now);
+        let stalled = self.buffer.sent(0).is_some_and(|slot| {
+            slot.retransmitted && clock.wrapping_sub(slot.sent_us) > timeout.as_micros() as u32
+        });
+        if stalled {
+            self.packets_lost +=
+                u64::from(self.loss.insert(LossRange { first: self.una, last: self.una }));
+        }
+    }
+
+    /// The peer reports `range` lost. Returns the part of it that is in flight, or an error if it
+    /// names what was never sent. A packet sent again within `fresh` is left alone: that report
+    /// crossed it.
+    pub fn on_loss_report(
+        &mut self,
+        now: Time,
+        range: LossRange,
+        fresh: Duration,
+    ) -> Result<Option<LossRange>, ()> {
+        if range.last.since(self.next_seq()) >= 0 || range.last.since(range.first) < 0 {
+            return Err(());
+        }
+        if range.last.since(self.una) < 0 {
+            return Ok(None);
+        }
+        let first = if range.first.since(self.una) < 0 { self.una } else { range.first };
+        let clock = self.clock_us(now);
+        let from = first.since(self.una) as u32;
+        let to = range.last.since(self.una) as u32;
+        let mut run: Option<Seq> = None;
+        let mut lost = 0;
+        for index in from..=to + 1 {
+            let seq = self.una.plus(index);
+            let wanted = index <= to
+                && self.buffer.sent(index).is_some_and(|slot| {
+                    !slot.retransmitted
+                        || clock.wrapping_sub(slot.sent_us) > fresh.as_micros() as u32
+                });
+            match (wanted, run) {
+                (true, None) => run = Some(seq),
+                (false, Some(start)) => {
+                    lost += self.loss.insert(LossRange { first: start, last: seq.prev() });
+                    run = None;
+                }
+                _ => {}
+            }
+        }
+        self.packets_lost += u64::from(lost);
+        Ok(Some(LossRange { first, last: range.last }))
+    }
+
+    /// When the retransmission timer expires.
+    pub fn timeout(&self, rto: Duration) -> Option<Time> {
+        // Packets in the loss list wait for the pacing, not for the peer.
+        (self.buffer.in_flight() > 0 && self.loss.is_empty())
+            .then(|| self.last_progress + self.backed_off(rto))
+    }
+
+    fn backed_off(&self, rto: Duration) -> Duration {
+        let doubled = rto.max(MIN_RTO) * (1 << self.expirations.min(5));
+        doubled.min(MAX_RTO.max(rto))
+    }
+
+    /// Lets the retransmission timer expire if it is due.
+    pub fn on_timeout(&mut self, now: Time, rto: Duration) -> Option<Expired> {
+        if self.timeout(rto)? > now {
+            return None;
+        }
+        self.expirations += 1;
+        self.last_progress = now;
+        let last = self.next_seq().prev();
+        let mut lost = 0;
+        if self.expirations >= EXPIRATIONS_TO_RESEND_ALL {
+            lost += self.loss.insert(LossRange { first: self.una, last });
+        } else {
+            lost += self.loss.insert(LossRange { first: self.una, last: self.una });
+            lost += self.loss.insert(LossRange { first: last, last });
+        }
+        self.packets_lost += u64::from(lost);
+        Some(Expired { lost, count: self.expirations })
+    }
+
+    /// When the pacing lets the next burst go, if that is what holds it.
+    pub fn next_send(&self) -> Option<Time> {
+        self.can_send().then(|| self.pacer.next_burst())
+    }
+
+    /// Appends to the stream.
+    pub fn append(&mut self, data: Bytes) {
+        self.buffer.append(data);
+    }
+}
+
+/// Retransmission time-out for an RTT filter's RTT + 4 RTTVar: an ACK may wait a SYN interval at
+/// the receiver.
+pub fn retransmission_timeout(rtt_timeout: Duration) -> Duration {
+    rtt_timeout + 2 * SYN
+}
+
+#[cfg(test)]
+mod tests;

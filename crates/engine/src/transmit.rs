@@ -1,0 +1,158 @@
+//! What an endpoint hands to the network.
+
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use bytes::Bytes;
+use farhaul_wire::HEADER_LEN;
+
+/// Datagrams for one destination, all of one size but for a last shorter one, so that they map to
+/// one segmentation-offload call. Payloads are held by reference.
+///
+/// A value is filled by [`Endpoint::poll_transmit`](crate::Endpoint::poll_transmit) and reused:
+/// once its vectors have grown, filling it allocates nothing.
+#[derive(Debug)]
+pub struct Transmit {
+    to: SocketAddr,
+    headers: Vec<[u8; HEADER_LEN]>,
+    pieces: Vec<Piece>,
+    /// The blocks that the pieces lie in, each cloned once a run of pieces.
+    blocks: Vec<Bytes>,
+    /// Bodies of control packets.
+    control: Vec<u8>,
+    segment_size: usize,
+    len: usize,
+}
+
+/// The payload of one datagram.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    source: Source,
+    start: u32,
+    len: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Control,
+    Block(u32),
+}
+
+impl Transmit {
+    /// An empty one, to be filled.
+    pub fn new() -> Self {
+        Transmit {
+            to: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
+            headers: Vec::new(),
+            pieces: Vec::new(),
+            blocks: Vec::new(),
+            control: Vec::new(),
+            segment_size: 0,
+            len: 0,
+        }
+    }
+
+    /// Where the datagrams go.
+    pub fn to(&self) -> SocketAddr {
+        self.to
+    }
+
+    /// How many datagrams.
+    pub fn segments(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// Bytes of each datagram but the last, which may be shorter.
+    pub fn segment_size(&self) -> usize {
+        self.segment_size
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.headers.is_empty()
+    }
+
+    /// Each datagram as header and payload, apart.
+    pub fn datagrams(&self) -> impl Iterator<Item = (&[u8; HEADER_LEN], &[u8])> {
+        self.headers.iter().zip(self.pieces.iter().map(|piece| {
+            let range = piece.start as usize..(piece.start + piece.len) as usize;
+            match piece.source {
+                Source::Control => &self.control[range],
+                Source::Block(block) => &self.blocks[block as usize][range],
+            }
+        }))
+    }
+
+    /// The payload of datagram `index`, by reference where the sender holds it so.
+    pub fn payload(&self, index: usize) -> Bytes {
+        let piece = self.pieces[index];
+        let range = piece.start as usize..(piece.start + piece.len) as usize;
+        match piece.source {
+            Source::Control => Bytes::copy_from_slice(&self.control[range]),
+            Source::Block(block) => self.blocks[block as usize].slice(range),
+        }
+    }
+
+    pub(crate) fn clear(&mut self, to: SocketAddr) {
+        self.to = to;
+        self.headers.clear();
+        self.pieces.clear();
+        self.blocks.clear();
+        self.control.clear();
+        self.segment_size = 0;
+        self.len = 0;
+    }
+
+    /// Whether a datagram with `payload` bytes may follow what is here.
+    pub(crate) fn fits(&self, payload: usize) -> bool {
+        let size = HEADER_LEN + payload;
+        // The last one here must be full for another to follow.
+        self.headers.is_empty()
+            || (size <= self.segment_size && self.len == self.segment_size * self.headers.len())
+    }
+
+    /// Adds a data packet with the bytes `start .. start + len` of `block`. `same_block`: the block
+    /// is that of the packet before.
+    pub(crate) fn push_data(
+        &mut self,
+        header: [u8; HEADER_LEN],
+        block: &Bytes,
+        same_block: bool,
+        start: u32,
+        len: u32,
+    ) {
+        if !same_block || self.blocks.is_empty() {
+            self.blocks.push(block.clone());
+        }
+        let source = Source::Block(self.blocks.len() as u32 - 1);
+        self.push(header, Piece { source, start, len });
+    }
+
+    /// Adds a control packet, given whole.
+    pub(crate) fn push_control(&mut self, packet: &[u8]) {
+        let Some((header, body)) = packet.split_first_chunk() else { return };
+        let start = self.control.len() as u32;
+        self.control.extend_from_slice(body);
+        self.push(*header, Piece { source: Source::Control, start, len: body.len() as u32 });
+    }
+
+    fn push(&mut self, header: [u8; HEADER_LEN], piece: Piece) {
+        let size = HEADER_LEN + piece.len as usize;
+        if self.headers.is_empty() {
+            self.segment_size = size;
+        }
+        self.len += size;
+        self.headers.push(header);
+        self.pieces.push(piece);
+    }
+}
+
+impl Default for Transmit {
+    fn default() -> Self {
+        Transmit::new()
+    }
+}

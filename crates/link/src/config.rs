@@ -1,0 +1,292 @@
+//! What a link is to do.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use farhaul_base::Time;
+
+use crate::{LossModel, ParseError, Probability, QueueConfig, Rate, parse_duration};
+
+/// One direction of a path. The default is a perfect wire: no delay, no limit, no loss.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkConfig {
+    /// Bits per second; `None` transmits in no time. Counted on
+    /// [`wire_len`](crate::Packet::wire_len).
+    pub rate: Option<Rate>,
+    /// Propagation delay in one direction, from the end of the transmission to the arrival.
+    pub delay: Duration,
+    /// What is added to the delay, packet by packet.
+    pub jitter: Jitter,
+    /// What waits for the transmitter.
+    pub queue: QueueConfig,
+    /// What the wire loses at random or by plan.
+    pub loss: LossModel,
+    /// What the wire puts out of order; `None` nothing.
+    pub reorder: Option<Reorder>,
+    /// Chance that the wire makes a second copy of a packet. The copy arrives with the first one
+    /// unless jitter, reordering or corruption, drawn anew for it, make a difference.
+    pub duplicate: Probability,
+    /// Chance that a packet arrives with one random bit inverted.
+    pub corrupt: Probability,
+    /// When the wire is cut: packets whose transmission ends in a blackout are lost.
+    pub blackouts: Vec<Blackout>,
+}
+
+/// A delay of its own for each packet, uniform over 0 to `max`; its mean is half of that.
+///
+/// Written `5ms`, or `5ms:reorder` to let packets overtake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Jitter {
+    /// The longest addition.
+    pub max: Duration,
+    /// Whether a packet with a small addition overtakes one with a large one. If not, it arrives
+    /// with the packet before it, as behind a queue, and the mean addition is larger.
+    pub overtake: bool,
+}
+
+/// Packets picked at random come late, after some that were sent later.
+///
+/// Written as share and displacement: `5%:2ms`, `5%:3/100ms` (three packets, at most 100 ms),
+/// `5%:3`, or `5%` alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reorder {
+    /// The share of packets that is held back.
+    pub probability: Probability,
+    /// By how much.
+    pub by: Displacement,
+}
+
+/// How far a packet is put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Displacement {
+    /// By a time: those sent within it overtake.
+    Delay(Duration),
+    /// Until `packets` others have overtaken it (those lost or held back do not count), or
+    /// until `at_most` after its own time if so many do not come.
+    Positions {
+        /// How many overtake; 0 leaves the order as it is.
+        packets: u32,
+        /// The longest wait.
+        at_most: Duration,
+    },
+}
+
+/// A time when the wire is cut, once or again and again.
+///
+/// Written `2s+500ms` (from the 2nd second for half a second), `2s+500ms/10s` (the same every ten
+/// seconds).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blackout {
+    /// When it begins, from the origin of the link's time.
+    pub start: Duration,
+    /// How long it lasts.
+    pub length: Duration,
+    /// From one beginning to the next; `None` once only.
+    pub every: Option<Duration>,
+}
+
+impl Blackout {
+    /// Whether the wire is cut at `at`: from `start`, up to but without `start + length`.
+    pub fn covers(&self, at: Time) -> bool {
+        let Some(since) = (at - Time::ZERO).checked_sub(self.start) else { return false };
+        match self.every {
+            Some(every) if !every.is_zero() => {
+                since.as_nanos() % every.as_nanos() < self.length.as_nanos()
+            }
+            _ => since < self.length,
+        }
+    }
+}
+
+impl Displacement {
+    /// Three positions, which is the least that a sender which waits for three later packets
+    /// (RFC 5681 §3.2) takes for a loss, and at most 100 ms.
+    pub const DEFAULT: Displacement =
+        Displacement::Positions { packets: 3, at_most: Duration::from_millis(100) };
+}
+
+impl FromStr for Jitter {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (max, overtake) = match text.split_once(':') {
+            None => (text, false),
+            Some((max, order)) if order.trim() == "reorder" => (max, true),
+            Some(_) => return Err(ParseError::new(text, "a jitter (write 5ms or 5ms:reorder)")),
+        };
+        Ok(Jitter { max: parse_duration(max)?, overtake })
+    }
+}
+
+/// The form that [`FromStr`] reads.
+impl fmt::Display for Jitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}{}", self.max, if self.overtake { ":reorder" } else { "" })
+    }
+}
+
+impl FromStr for Reorder {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (probability, by) = match text.split_once(':') {
+            None => (text, Displacement::DEFAULT),
+            Some((probability, by)) => (probability, by.parse()?),
+        };
+        Ok(Reorder { probability: probability.parse()?, by })
+    }
+}
+
+/// The form that [`FromStr`] reads.
+impl fmt::Display for Reorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.probability, self.by)
+    }
+}
+
+impl FromStr for Displacement {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (packets, at_most) = match text.split_once('/') {
+            Some((packets, at_most)) => (packets, parse_duration(at_most)?),
+            None => (text, Duration::from_millis(100)),
+        };
+        if let Ok(packets) = packets.trim().parse() {
+            return Ok(Displacement::Positions { packets, at_most });
+        }
+        parse_duration(text).map(Displacement::Delay).map_err(|_| {
+            ParseError::new(text, "a displacement (write 2ms, or 3 for three packets, or 3/100ms)")
+        })
+    }
+}
+
+/// The form that [`FromStr`] reads.
+impl fmt::Display for Displacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Displacement::Delay(delay) => write!(f, "{delay:?}"),
+            Displacement::Positions { packets, at_most } => write!(f, "{packets}/{at_most:?}"),
+        }
+    }
+}
+
+impl FromStr for Blackout {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let Some((start, rest)) = text.split_once('+') else {
+            return Err(ParseError::new(text, "a blackout (write 2s+500ms or 2s+500ms/10s)"));
+        };
+        let (length, every) = match rest.split_once('/') {
+            Some((length, every)) => (length, Some(parse_duration(every)?)),
+            None => (rest, None),
+        };
+        if every.is_some_and(|every| every.is_zero()) {
+            return Err(ParseError::new(text, "a blackout: it cannot come every 0 s"));
+        }
+        Ok(Blackout { start: parse_duration(start)?, length: parse_duration(length)?, every })
+    }
+}
+
+/// The form that [`FromStr`] reads.
+impl fmt::Display for Blackout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}+{:?}", self.start, self.length)?;
+        self.every.map_or(Ok(()), |every| write!(f, "/{every:?}"))
+    }
+}
+
+/// A line for people: `200Mbit/s, 40ms, queue bdp:80ms, loss 0.1%`. Only what differs from a perfect
+/// wire, beside rate and delay.
+impl fmt::Display for LinkConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rate {
+            Some(rate) => write!(f, "{rate}bit/s")?,
+            None => f.write_str("any rate")?,
+        }
+        write!(f, ", {:?}", self.delay)?;
+        if !self.jitter.max.is_zero() {
+            write!(f, ", jitter {}", self.jitter)?;
+        }
+        if self.queue != QueueConfig::Unlimited {
+            write!(f, ", queue {}", self.queue)?;
+        }
+        if self.loss != LossModel::None {
+            write!(f, ", loss {}", self.loss)?;
+        }
+        if let Some(reorder) = self.reorder {
+            write!(f, ", reorder {reorder}")?;
+        }
+        if self.duplicate != Probability::ZERO {
+            write!(f, ", duplicate {}", self.duplicate)?;
+        }
+        if self.corrupt != Probability::ZERO {
+            write!(f, ", corrupt {}", self.corrupt)?;
+        }
+        self.blackouts.iter().try_for_each(|blackout| write!(f, ", blackout {blackout}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_back() {
+        for text in ["5ms", "1.5ms:reorder"] {
+            assert_eq!(text.parse::<Jitter>().unwrap().to_string(), text);
+        }
+        for text in ["5%:2ms", "5%:3/100ms"] {
+            assert_eq!(text.parse::<Reorder>().unwrap().to_string(), text);
+        }
+        assert_eq!("5%".parse::<Reorder>().unwrap().to_string(), "5%:3/100ms");
+        assert_eq!("5%:7".parse::<Reorder>().unwrap().to_string(), "5%:7/100ms");
+        for text in ["2s+500ms", "2s+500ms/10s"] {
+            assert_eq!(text.parse::<Blackout>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn wrong_texts() {
+        for bad in ["", "5", "5ms:some", "-1ms"] {
+            assert!(bad.parse::<Jitter>().is_err(), "{bad}");
+        }
+        for bad in ["", "200%", "5%:", "5%:x", "5%:3/x", "5%:2ms/1s"] {
+            assert!(bad.parse::<Reorder>().is_err(), "{bad}");
+        }
+        for bad in ["", "2s", "2s+", "2s+1", "2s+1ms/0s"] {
+            assert!(bad.parse::<Blackout>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn blackouts_cover_their_time() {
+        let once: Blackout = "2s+500ms".parse().unwrap();
+        let covered = |blackout: Blackout, ms| blackout.covers(Time::from_millis(ms));
+        assert!(!covered(once, 1_999) && covered(once, 2_000));
+        assert!(covered(once, 2_499) && !covered(once, 2_500));
+        assert!(!covered(once, 12_100));
+        let often: Blackout = "2s+500ms/10s".parse().unwrap();
+        assert!(!covered(often, 0) && covered(often, 2_100) && !covered(often, 2_600));
+        assert!(covered(often, 12_100) && !covered(often, 12_600));
+    }
+
+    #[test]
+    fn summary() {
+        assert_eq!(LinkConfig::default().to_string(), "any rate, 0ns");
+        let config = LinkConfig {
+            rate: Rate::from_bits_per_second(200_000_000),
+            delay: Duration::from_millis(40),
+            queue: QueueConfig::Bdp { rtt: Duration::from_millis(80) },
+            loss: "0.1%".parse().unwrap(),
+            blackouts: vec!["2s+1s".parse().unwrap()],
+            ..LinkConfig::default()
+        };
+        assert_eq!(
+            config.to_string(),
+            "200Mbit/s, 40ms, queue bdp:80ms, loss 0.1%, blackout 2s+1s"
+        );
+    }
+}

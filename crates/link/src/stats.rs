@@ -1,0 +1,70 @@
+//! What a link counts.
+
+use core::time::Duration;
+
+/// Counters of a link since it was made. Packets unless the name says bytes; bytes are those of
+/// [`wire_len`](crate::Packet::wire_len).
+///
+/// At any time `offered + duplicated = passed + dropped() + queue.packets + in_flight`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Given to the link.
+    pub offered: u64,
+    /// Bytes given to the link.
+    pub offered_bytes: u64,
+    /// Sent over the wire, the ones it then lost included. Times 8, over rate and time, this is
+    /// the link's utilisation.
+    pub transmitted_bytes: u64,
+    /// Handed out at the far end, copies included.
+    pub passed: u64,
+    /// Bytes handed out at the far end.
+    pub passed_bytes: u64,
+    /// Dropped because the queue was full.
+    pub dropped_queue: u64,
+    /// Lost by the loss model.
+    pub dropped_loss: u64,
+    /// Lost in a blackout.
+    pub dropped_blackout: u64,
+    /// Copies that the wire made.
+    pub duplicated: u64,
+    /// Delivered with a bit inverted.
+    pub corrupted: u64,
+    /// Chosen to be put out of order.
+    pub reordered: u64,
+    /// On the wire: transmitted and not yet handed out.
+    pub in_flight: u64,
+    /// Bytes on the wire.
+    pub in_flight_bytes: u64,
+    /// What the link holds in front of the wire.
+    pub queue: QueueDepth,
+}
+
+/// Fill of a queue, the packet in transmission included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Packets now.
+    pub packets: u64,
+    /// Bytes now.
+    pub bytes: u64,
+    /// The most packets that there were.
+    pub packets_max: u64,
+    /// The most bytes that there were.
+    pub bytes_max: u64,
+    /// The sum of all packets' times in the queue so far, in nanoseconds.
+    pub packet_nanos: u128,
+}
+
+impl LinkStats {
+    /// Packets dropped for any cause.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_queue + self.dropped_loss + self.dropped_blackout
+    }
+}
+
+impl QueueDepth {
+    /// Mean number of packets over `span`, which began with an empty queue and ends now.
+    pub fn mean_packets(&self, span: Duration) -> f64 {
+        let nanos = span.as_nanos();
+        if nanos == 0 { self.packets as f64 } else { self.packet_nanos as f64 / nanos as f64 }
+    }
+}

@@ -1,0 +1,260 @@
+//! What happens to a packet between the end of its transmission and its arrival.
+//!
+//! Everything is drawn when the transmission ends, from one stream of random numbers per
+//! impairment. So the fate of the n-th packet does not depend on when the link is asked, and turning
+//! one impairment on leaves the draws of the others as they were.
+
+use core::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use farhaul_base::{Rng, Time};
+
+use crate::loss::LossProcess;
+use crate::{Blackout, Displacement, Jitter, LinkConfig, LinkStats, Packet, Probability, Reorder};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Wire<P> {
+    delay_ns: u64,
+    jitter: Jitter,
+    reorder: Option<Reorder>,
+    duplicate: Probability,
+    corrupt: Probability,
+    blackouts: Vec<Blackout>,
+    loss: LossProcess,
+    rngs: Rngs,
+    /// Arrivals in ascending order. On most links these are all there are, and cheap.
+    in_order: VecDeque<Arrival<P>>,
+    /// The other arrivals.
+    others: BinaryHeap<Reverse<Arrival<P>>>,
+    /// Held back until others have passed.
+    held: VecDeque<Held<P>>,
+    /// Bytes of all packets that have not been handed out.
+    bytes: u64,
+    /// Latest arrival of a packet in order.
+    latest: Time,
+    /// Number of the latest arrival: equal times keep the order in which they were decided.
+    last_number: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Rngs {
+    jitter: Rng,
+    reorder: Rng,
+    duplicate: Rng,
+    corrupt: Rng,
+}
+
+#[derive(Clone, Debug)]
+struct Arrival<P> {
+    at: Time,
+    number: u64,
+    packet: P,
+}
+
+#[derive(Clone, Debug)]
+struct Held<P> {
+    packet: P,
+    /// How many are still to pass; at least 1.
+    to_pass: u32,
+    /// Arrives then at the latest.
+    deadline: Time,
+}
+
+impl<P: Packet> Wire<P> {
+    pub(crate) fn new(config: &LinkConfig, seed: u64) -> Self {
+        let mut seeds = Rng::new(seed);
+        Wire {
+            delay_ns: u64::try_from(config.delay.as_nanos()).unwrap_or(u64::MAX),
+            jitter: config.jitter,
+            reorder: config.reorder,
+            duplicate: config.duplicate,
+            corrupt: config.corrupt,
+            blackouts: config.blackouts.clone(),
+            loss: LossProcess::new(&config.loss, seeds.fork()),
+            rngs: Rngs {
+                jitter: seeds.fork(),
+                reorder: seeds.fork(),
+                duplicate: seeds.fork(),
+                corrupt: seeds.fork(),
+            },
+            in_order: VecDeque::new(),
+            others: BinaryHeap::new(),
+            held: VecDeque::new(),
+            bytes: 0,
+            latest: Time::ZERO,
+            last_number: 0,
+        }
+    }
+
+    /// No packet arrives earlier than this after the end of its transmission.
+    pub(crate) fn delay_ns(&self) -> u64 {
+        self.delay_ns
+    }
+
+    /// Takes a packet of `bytes` whose transmission ended at `sent_at`; calls are in this order.
+    pub(crate) fn send(&mut self, sent_at: Time, packet: P, bytes: usize, stats: &mut LinkStats) {
+        stats.transmitted_bytes += bytes as u64;
+        if self.loss.loses(bytes) {
+            stats.dropped_loss += 1;
+            return;
+        }
+        if self.blackouts.iter().any(|blackout| blackout.covers(sent_at)) {
+            stats.dropped_blackout += 1;
+            return;
+        }
+        self.release_held(sent_at.plus_nanos(self.delay_ns));
+        let copy = self.rngs.duplicate.chance(self.duplicate.value()).then(|| packet.clone());
+        self.propagate(sent_at, packet, stats);
+        if let Some(copy) = copy {
+            stats.duplicated += 1;
+            self.propagate(sent_at, copy, stats);
+        }
+    }
+
+    /// The next packet that has arrived by `now`, and when it did.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<(Time, P)> {
+        self.release_held(now);
+        if self.next_arrival()? > now {
+            return None;
+        }
+        let arrival = if self.others_are_next() {
+            self.others.pop().map(|Reverse(arrival)| arrival)
+        } else {
+            self.in_order.pop_front()
+        };
+        let Arrival { at, packet, .. } = arrival?;
+        self.bytes -= packet.wire_len() as u64;
+        Some((at, packet))
+    }
+
+    /// When the next packet arrives, as far as it is known.
+    pub(crate) fn next_event(&self) -> Option<Time> {
+        let held = self.held.iter().map(|held| held.deadline).min();
+        self.next_arrival().into_iter().chain(held).min()
+    }
+
+    /// Packets that have not been handed out.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_order.len() + self.others.len() + self.held.len()
+    }
+
+    /// Bytes of those packets.
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn propagate(&mut self, sent_at: Time, mut packet: P, stats: &mut LinkStats) {
+        self.bytes += packet.wire_len() as u64;
+        self.damage(&mut packet, stats);
+        let at = sent_at.plus_nanos(self.delay_ns).plus_nanos(self.draw_jitter());
+        let displacement = self
+            .reorder
+            .filter(|reorder| self.rngs.reorder.chance(reorder.probability.value()))
+            .map(|reorder| reorder.by);
+        stats.reordered += u64::from(displacement.is_some());
+        match displacement {
+            Some(Displacement::Delay(delay)) => {
+                // At the end of `in_order` it would push all that overtake it out of there.
+                let arrival = self.number(at + delay, packet);
+                self.others.push(Reverse(arrival));
+            }
+            Some(Displacement::Positions { packets, at_most }) if packets > 0 => {
+                let deadline = at + at_most;
+                self.held.push_back(Held { packet, to_pass: packets, deadline });
+            }
+            _ => {
+                let at = if self.jitter.overtake { at } else { at.max(self.latest) };
+                self.latest = self.latest.max(at);
+                self.insert(at, packet);
+                self.pass_held(at);
+            }
+        }
+    }
+
+    fn damage(&mut self, packet: &mut P, stats: &mut LinkStats) {
+        let bits = packet.corruptible_bits();
+        if self.rngs.corrupt.chance(self.corrupt.value()) && bits > 0 {
+            packet.flip_bit(self.rngs.corrupt.below(bits as u64) as usize);
+            stats.corrupted += 1;
+        }
+    }
+
+    fn draw_jitter(&mut self) -> u64 {
+        let max = u64::try_from(self.jitter.max.as_nanos()).unwrap_or(u64::MAX);
+        self.rngs.jitter.below(max.saturating_add(1))
+    }
+
+    fn insert(&mut self, at: Time, packet: P) {
+        let arrival = self.number(at, packet);
+        if self.in_order.back().is_some_and(|last| last.at > at) {
+            self.others.push(Reverse(arrival));
+        } else {
+            self.in_order.push_back(arrival);
+        }
+    }
+
+    fn number(&mut self, at: Time, packet: P) -> Arrival<P> {
+        self.last_number += 1;
+        Arrival { at, number: self.last_number, packet }
+    }
+
+    /// Counts a packet that arrives at `at` as passing those held back.
+    fn pass_held(&mut self, at: Time) {
+        let mut index = 0;
+        while let Some(held) = self.held.get_mut(index) {
+            // One due before `at` is not passed by this packet.
+            if held.deadline > at {
+                held.to_pass -= 1;
+            }
+            if held.to_pass > 0 {
+                index += 1;
+            } else if let Some(held) = self.held.remove(index) {
+                self.insert(at, held.packet);
+            }
+        }
+    }
+
+    /// Lets go what nothing that is still to be sent can pass: its deadline is at or before `now`.
+    fn release_held(&mut self, now: Time) {
+        let mut index = 0;
+        while let Some(held) = self.held.get(index) {
+            if held.deadline > now {
+                index += 1;
+            } else if let Some(held) = self.held.remove(index) {
+                self.insert(held.deadline, held.packet);
+            }
+        }
+    }
+
+    fn next_arrival(&self) -> Option<Time> {
+        let others = self.others.peek().map(|Reverse(arrival)| arrival.at);
+        self.in_order.front().map(|arrival| arrival.at).into_iter().chain(others).min()
+    }
+
+    fn others_are_next(&self) -> bool {
+        match (self.in_order.front(), self.others.peek()) {
+            (Some(front), Some(Reverse(top))) => top < front,
+            (front, _) => front.is_none(),
+        }
+    }
+}
+
+impl<P> PartialEq for Arrival<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl<P> Eq for Arrival<P> {}
+
+impl<P> PartialOrd for Arrival<P> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<P> Ord for Arrival<P> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}

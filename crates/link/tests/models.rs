@@ -1,0 +1,322 @@
+//! Each model of a link against its closed form.
+
+mod common;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use common::{Probe, drain};
+use farhaul_base::Time;
+use farhaul_link::{Link, LinkConfig, LossModel, QueueConfig, Rate};
+
+/// A link that was offered `count` packets of `bytes`, one every `every_ns` from time 0 on.
+fn offered(config: LinkConfig, count: u64, bytes: usize, every_ns: u64) -> Link<Probe> {
+    let mut link = Link::new(config, 11);
+    for id in 0..count {
+        // A full queue is part of some tests; the link counts it.
+        let _ = link.offer(Time::from_nanos(id * every_ns), Probe::new(id, bytes));
+    }
+    link
+}
+
+fn rate(text: &str) -> Option<Rate> {
+    Some(text.parse().expect("a rate"))
+}
+
+fn ids(arrivals: &[(Time, Probe)]) -> Vec<u64> {
+    arrivals.iter().map(|(_, probe)| probe.id).collect()
+}
+
+/// A share of `count` events within five standard deviations of the binomial distribution.
+fn plausible(events: u64, count: u64, p: f64) -> bool {
+    let (n, k) = (count as f64, events as f64);
+    (k - n * p).abs() <= 5.0 * (n * p * (1.0 - p)).sqrt()
+}
+
+#[test]
+fn a_perfect_wire_changes_nothing() {
+    let mut link = offered(LinkConfig::default(), 100, 1_500, 10);
+    let out = drain(&mut link);
+    assert_eq!(ids(&out), (0..100).collect::<Vec<_>>());
+    assert!(out.iter().all(|(at, probe)| at.as_nanos() == probe.id * 10));
+    assert_eq!(link.next_event(), None);
+}
+
+#[test]
+fn delay_is_added_after_the_transmission() {
+    let config =
+        LinkConfig { rate: rate("12M"), delay: Duration::from_millis(40), ..LinkConfig::default() };
+    // 1 ms a packet, offered at once: 41 ms, 42 ms, …
+    let out = drain(&mut offered(config, 5, 1_500, 0));
+    let times: Vec<u64> = out.iter().map(|(at, _)| at.as_micros()).collect();
+    assert_eq!(times, [41_000, 42_000, 43_000, 44_000, 45_000]);
+}
+
+#[test]
+fn the_rate_holds_over_a_million_packets() {
+    let config = LinkConfig { rate: rate("7M"), ..LinkConfig::default() };
+    let mut link = Link::new(config, 1);
+    let mut last = Time::ZERO;
+    for id in 0..1_000_000 {
+        link.offer(last, Probe::new(id, 1_400)).unwrap();
+        if let Some((at, _)) = link.next_event().and_then(|at| link.poll(at)) {
+            last = at;
+        }
+    }
+    // 11,200 bits at 7 Mb/s are 1.6 ms; each packet was offered when the former had arrived.
+    assert_eq!(last, Time::from_secs(1_600));
+}
+
+#[test]
+fn a_queue_of_packets_keeps_that_many() {
+    let queue = QueueConfig::Packets(10);
+    let config = LinkConfig { rate: rate("12M"), queue, ..LinkConfig::default() };
+    let mut link = offered(config, 25, 1_500, 0);
+    assert_eq!(link.stats().dropped_queue, 15);
+    assert_eq!(link.stats().queue.packets, 10);
+    assert_eq!(ids(&drain(&mut link)), (0..10).collect::<Vec<_>>());
+}
+
+/// Twice the rate comes in: half of it leaves, the rest is dropped once the queue is full.
+#[test]
+fn an_overloaded_queue_drops_the_surplus() {
+    let queue = QueueConfig::Packets(50);
+    let config = LinkConfig { rate: rate("12M"), queue, ..LinkConfig::default() };
+    // 1 ms a packet out, 0.5 ms in: packets 0 … 1999 in the first second.
+    let mut link = offered(config, 2_000, 1_500, 500_000);
+    let stats = link.stats();
+    // At the last offer (999.5 ms) 999 have left, and the queue is full.
+    assert_eq!((stats.queue.packets, stats.queue.packets_max), (50, 50));
+    assert_eq!(stats.dropped_queue, 2_000 - 999 - 50);
+    let out = drain(&mut link);
+    assert_eq!(out.len(), 1_049);
+    assert_eq!(out.last().unwrap().0, Time::from_millis(1_049));
+}
+
+#[test]
+fn a_queue_of_bytes_counts_bytes() {
+    let queue = QueueConfig::Bytes(3_100);
+    let config = LinkConfig { rate: rate("12M"), queue, ..LinkConfig::default() };
+    let mut link = Link::new(config, 1);
+    let mut offer = |id, bytes| link.offer(Time::ZERO, Probe::new(id, bytes)).is_ok();
+    assert!(offer(0, 1_500) && offer(1, 1_500));
+    assert!(!offer(2, 1_500));
+    assert!(offer(3, 100));
+    assert!(!offer(4, 1));
+    assert_eq!(link.stats().queue.bytes, 3_100);
+}
+
+#[test]
+fn an_idle_link_takes_any_packet() {
+    for queue in [QueueConfig::Bytes(10), QueueConfig::Packets(0)] {
+        let config = LinkConfig { rate: rate("12M"), queue, ..LinkConfig::default() };
+        let mut link = offered(config, 5, 1_500, 600_000);
+        assert_eq!(link.stats().dropped_queue, 2, "{queue}");
+        assert_eq!(ids(&drain(&mut link)), [0, 2, 4], "{queue}");
+    }
+}
+
+/// A queue of the bandwidth-delay product takes one round trip to drain.
+#[test]
+fn a_bdp_queue_holds_a_round_trip() {
+    let queue = QueueConfig::Bdp { rtt: Duration::from_millis(80) };
+    let config = LinkConfig { rate: rate("200M"), queue, ..LinkConfig::default() };
+    let mut link = offered(config, 5_000, 1_000, 0);
+    assert_eq!(link.stats().queue.bytes, 2_000_000);
+    assert_eq!(drain(&mut link).last().unwrap().0, Time::from_millis(80));
+}
+
+#[test]
+fn a_transmission_that_ends_makes_room_for_what_comes_then() {
+    let queue = QueueConfig::Packets(1);
+    let config = LinkConfig { rate: rate("12M"), queue, ..LinkConfig::default() };
+    let mut link = Link::new(config, 1);
+    assert!(link.offer(Time::ZERO, Probe::new(0, 1_500)).is_ok());
+    assert!(link.offer(Time::from_nanos(999_999), Probe::new(1, 1_500)).is_err());
+    assert!(link.offer(Time::from_millis(1), Probe::new(2, 1_500)).is_ok());
+}
+
+#[test]
+fn polling_ahead_of_a_late_offer_does_not_empty_the_queue_early() {
+    let config = LinkConfig {
+        rate: rate("12M"),
+        delay: Duration::from_millis(10),
+        queue: QueueConfig::Packets(1),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(config, 1);
+    assert!(link.offer(Time::ZERO, Probe::new(0, 1_500)).is_ok());
+    assert!(link.poll(Time::from_millis(2)).is_none());
+    // Stamped before that poll, within the transmission of the first packet.
+    assert!(link.offer(Time::from_nanos(500_000), Probe::new(1, 1_500)).is_err());
+}
+
+#[test]
+fn losses_use_up_the_rate() {
+    let loss: LossModel = "10%".parse().unwrap();
+    let config = LinkConfig { rate: rate("12M"), loss, ..LinkConfig::default() };
+    let mut link = offered(config, 20_000, 1_500, 0);
+    let out = drain(&mut link);
+    let stats = link.stats();
+    assert!(plausible(stats.dropped_loss, 20_000, 0.1), "{stats:?}");
+    assert_eq!(out.len() as u64, 20_000 - stats.dropped_loss);
+    assert_eq!(stats.transmitted_bytes, 20_000 * 1_500);
+    // Each survivor comes out when its place in the transmissions ends.
+    assert!(out.iter().all(|(at, probe)| at.as_micros() == (probe.id + 1) * 1_000));
+}
+
+#[test]
+fn planned_losses_count_transmissions() {
+    let loss: LossModel = "list:1,3-4".parse().unwrap();
+    let out = drain(&mut offered(LinkConfig { loss, ..LinkConfig::default() }, 6, 100, 10));
+    assert_eq!(ids(&out), [1, 4, 5]);
+}
+
+#[test]
+fn a_blackout_loses_what_is_sent_in_it() {
+    let config = LinkConfig {
+        rate: rate("12M"),
+        delay: Duration::from_millis(7),
+        blackouts: vec!["5ms+3ms/10ms".parse().unwrap()],
+        ..LinkConfig::default()
+    };
+    let mut link = offered(config, 20, 1_500, 1_000_000);
+    let out = drain(&mut link);
+    // Packet n ends at n + 1 ms; cut from 5, 6, 7 and 15, 16, 17 ms.
+    let expected: Vec<u64> = (0..20).filter(|n| !(4..7).contains(&(n % 10))).collect();
+    assert_eq!(ids(&out), expected);
+    assert_eq!(link.stats().dropped_blackout, 6);
+}
+
+#[test]
+fn jitter_is_uniform() {
+    let config = LinkConfig {
+        delay: Duration::from_millis(20),
+        jitter: "10ms:reorder".parse().unwrap(),
+        ..LinkConfig::default()
+    };
+    let out = drain(&mut offered(config, 100_000, 100, 1_000));
+    let extra = |(at, probe): &(Time, Probe)| at.as_nanos() - 20_000_000 - probe.id * 1_000;
+    assert!(out.iter().all(|arrival| extra(arrival) <= 10_000_000));
+    let mean = out.iter().map(extra).sum::<u64>() as f64 / 100_000.0;
+    // The standard deviation of the mean is 9.1 us.
+    assert!((mean - 5e6).abs() < 50e3, "{mean}");
+    assert!(out.iter().any(|arrival| extra(arrival) < 1_000_000));
+    assert!(out.iter().any(|arrival| extra(arrival) > 9_000_000));
+    assert!(out.windows(2).any(|pair| pair[0].1.id > pair[1].1.id));
+}
+
+#[test]
+fn jitter_keeps_the_order_unless_told() {
+    let config = LinkConfig { jitter: "10ms".parse().unwrap(), ..LinkConfig::default() };
+    let out = drain(&mut offered(config, 10_000, 100, 1_000));
+    assert_eq!(ids(&out), (0..10_000).collect::<Vec<_>>());
+    assert!(out.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+}
+
+#[test]
+fn reordering_by_time_moves_the_chosen_share() {
+    let config = LinkConfig {
+        delay: Duration::from_millis(1),
+        reorder: Some("5%:1ms".parse().unwrap()),
+        ..LinkConfig::default()
+    };
+    let mut link = offered(config, 100_000, 100, 10_000);
+    let out = drain(&mut link);
+    let late = |(at, probe): &(Time, Probe)| at.as_micros() - 1_000 - probe.id * 10;
+    assert!(out.iter().all(|arrival| late(arrival) == 0 || late(arrival) == 1_000));
+    let share = out.iter().filter(|arrival| late(arrival) > 0).count() as u64;
+    assert_eq!(share, link.stats().reordered);
+    assert!(plausible(share, 100_000, 0.05), "{share}");
+}
+
+/// With single packets held back, each comes right after the third that follows it.
+#[test]
+fn reordering_by_positions_counts_packets() {
+    let config = LinkConfig { reorder: Some("2%:3/1s".parse().unwrap()), ..LinkConfig::default() };
+    let mut link = offered(config, 50_000, 100, 10_000);
+    let order = ids(&drain(&mut link));
+    let place: HashMap<u64, usize> = order.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+    let mut late = 0;
+    for id in 0..49_000u64 {
+        let overtakers = (id + 1..id + 20).filter(|later| place[later] < place[&id]).count();
+        // None for most, three for those held back, fewer never: neighbours that are held back
+        // themselves do not count as overtakers.
+        assert!(overtakers == 0 || overtakers >= 3, "{id}: {overtakers}");
+        late += u64::from(overtakers > 0);
+    }
+    assert!(plausible(late, 49_000, 0.02), "{late}");
+}
+
+#[test]
+fn a_packet_held_back_comes_by_its_deadline() {
+    let config = LinkConfig {
+        delay: Duration::from_millis(5),
+        reorder: Some("100%:3/20ms".parse().unwrap()),
+        ..LinkConfig::default()
+    };
+    // All are held back, so none is overtaken.
+    let out = drain(&mut offered(config, 4, 100, 1_000_000));
+    let times: Vec<u64> = out.iter().map(|(at, _)| at.as_micros()).collect();
+    assert_eq!(times, [25_000, 26_000, 27_000, 28_000]);
+    assert_eq!(ids(&out), [0, 1, 2, 3]);
+}
+
+#[test]
+fn duplicates_come_with_the_first_copy() {
+    let config = LinkConfig { duplicate: "10%".parse().unwrap(), ..LinkConfig::default() };
+    let mut link = offered(config, 20_000, 100, 1_000);
+    let out = drain(&mut link);
+    let copies = out.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64;
+    assert_eq!(copies, link.stats().duplicated);
+    assert_eq!(out.len() as u64, 20_000 + copies);
+    assert!(plausible(copies, 20_000, 0.1), "{copies}");
+}
+
+#[test]
+fn corruption_inverts_one_bit_anywhere() {
+    let config = LinkConfig { corrupt: "25%".parse().unwrap(), ..LinkConfig::default() };
+    let mut link = offered(config, 20_000, 4, 1_000);
+    let mut hits = [0u64; 32];
+    for (_, probe) in drain(&mut link) {
+        assert!(probe.flipped.len() <= 1);
+        probe.flipped.iter().for_each(|bit| hits[*bit] += 1);
+    }
+    let damaged: u64 = hits.iter().sum();
+    assert_eq!(damaged, link.stats().corrupted);
+    assert!(plausible(damaged, 20_000, 0.25), "{damaged}");
+    assert!(hits.iter().all(|hits| plausible(*hits, 20_000, 0.25 / 32.0)), "{hits:?}");
+}
+
+#[test]
+fn a_packet_without_bits_is_not_damaged() {
+    let config = LinkConfig { corrupt: "100%".parse().unwrap(), ..LinkConfig::default() };
+    let mut link = offered(config, 10, 0, 1_000);
+    assert!(drain(&mut link).iter().all(|(_, probe)| probe.flipped.is_empty()));
+    assert_eq!(link.stats().corrupted, 0);
+}
+
+/// The draws of one impairment do not depend on whether another is on.
+#[test]
+fn impairments_draw_apart() {
+    let loss: LossModel = "5%".parse().unwrap();
+    let plain = LinkConfig { loss: loss.clone(), ..LinkConfig::default() };
+    let busy = LinkConfig {
+        loss,
+        jitter: "1ms".parse().unwrap(),
+        corrupt: "50%".parse().unwrap(),
+        ..LinkConfig::default()
+    };
+    let arrived = |config| ids(&drain(&mut offered(config, 5_000, 100, 1_000)));
+    assert_eq!(arrived(plain), arrived(busy));
+}
+
+#[test]
+fn the_mean_queue_is_exact() {
+    let config = LinkConfig { rate: rate("12M"), ..LinkConfig::default() };
+    // Ten at once, 1 ms each: 10 + 9 + … + 1 packet-milliseconds.
+    let mut link = offered(config, 10, 1_500, 0);
+    link.advance(Time::from_millis(55));
+    assert_eq!(link.stats().queue.packets, 0);
+    assert_eq!(link.stats().queue.mean_packets(Duration::from_millis(55)), 1.0);
+}

@@ -1,0 +1,213 @@
+//! What must hold for any link under any load.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Probe, drain};
+use farhaul_base::{Rng, Time};
+use farhaul_link::{
+    Blackout, Displacement, GilbertElliott, Jitter, Link, LinkConfig, LossModel, Probability,
+    QueueConfig, Rate, Reorder,
+};
+use proptest::prelude::*;
+
+fn probability() -> impl Strategy<Value = Probability> {
+    prop_oneof![Just(0.0), 0.0..=1.0, Just(1.0)]
+        .prop_map(|p| Probability::new(p).expect("within [0, 1]"))
+}
+
+fn span(longest_us: u64) -> impl Strategy<Value = Duration> {
+    prop_oneof![Just(0), 0..longest_us].prop_map(Duration::from_micros)
+}
+
+fn queue() -> impl Strategy<Value = QueueConfig> {
+    prop_oneof![
+        Just(QueueConfig::Unlimited),
+        (0..50u32).prop_map(QueueConfig::Packets),
+        (0..50_000u64).prop_map(QueueConfig::Bytes),
+        span(50_000).prop_map(|rtt| QueueConfig::Bdp { rtt }),
+    ]
+}
+
+fn loss() -> impl Strategy<Value = LossModel> {
+    let bursts = (probability(), probability(), probability(), probability()).prop_map(
+        |(p, r, loss_good, loss_bad)| {
+            LossModel::GilbertElliott(GilbertElliott { p, r, loss_good, loss_bad })
+        },
+    );
+    prop_oneof![
+        Just(LossModel::None),
+        probability().prop_map(LossModel::Uniform),
+        (0.0..1e-3).prop_map(|p| LossModel::PerBit(Probability::new(p).expect("within [0, 1]"))),
+        bursts,
+        (1..20u64).prop_map(|n| LossModel::Periodic { every: n.try_into().expect("not zero") }),
+        prop::collection::vec((0..100u64, 0..20u64), 0..5).prop_map(|ranges| {
+            LossModel::Scripted(ranges.into_iter().map(|(at, n)| at..=at + n).collect())
+        }),
+    ]
+}
+
+fn reorder() -> impl Strategy<Value = Option<Reorder>> {
+    let by = prop_oneof![
+        span(5_000).prop_map(Displacement::Delay),
+        (0..6u32, span(20_000))
+            .prop_map(|(packets, at_most)| Displacement::Positions { packets, at_most }),
+    ];
+    prop::option::of((probability(), by).prop_map(|(probability, by)| Reorder { probability, by }))
+}
+
+fn config() -> impl Strategy<Value = LinkConfig> {
+    let timing = (
+        prop::option::of(1_000u64..1_000_000_000),
+        span(30_000),
+        (span(5_000), any::<bool>()).prop_map(|(max, overtake)| Jitter { max, overtake }),
+    );
+    let blackout = (span(50_000), span(5_000), prop::option::of(span(20_000)))
+        .prop_map(|(start, length, every)| Blackout { start, length, every });
+    let blackouts = prop::collection::vec(blackout, 0..3);
+    (timing, queue(), loss(), reorder(), probability(), probability(), blackouts).prop_map(
+        |((rate, delay, jitter), queue, loss, reorder, duplicate, corrupt, blackouts)| LinkConfig {
+            rate: rate.and_then(Rate::from_bits_per_second),
+            delay,
+            jitter,
+            queue,
+            loss,
+            reorder,
+            duplicate,
+            corrupt,
+            blackouts,
+        },
+    )
+}
+
+/// Times (ascending) and sizes of offers.
+fn offers() -> impl Strategy<Value = Vec<(Time, usize)>> {
+    prop::collection::vec((prop_oneof![Just(0u64), 0..200_000u64], 0..3_000usize), 0..300).prop_map(
+        |steps| {
+            let mut now = 0;
+            let timed = steps.into_iter().map(|(step, bytes)| {
+                now += step;
+                (Time::from_nanos(now), bytes)
+            });
+            timed.collect()
+        },
+    )
+}
+
+/// Offers all; between offers polls at every event (`eager`) or not at all.
+fn run(
+    config: &LinkConfig,
+    seed: u64,
+    offers: &[(Time, usize)],
+    eager: bool,
+) -> (Link<Probe>, Vec<(Time, Probe)>) {
+    let mut link = Link::new(config.clone(), seed);
+    let mut out = Vec::new();
+    for (id, (at, bytes)) in offers.iter().enumerate() {
+        while eager && let Some(event) = link.next_event().filter(|event| event < at) {
+            while let Some(arrival) = link.poll(event) {
+                assert_eq!(arrival.0, event, "an arrival before the announced event");
+                out.push(arrival);
+            }
+        }
+        let _ = link.offer(*at, Probe::new(id as u64, *bytes));
+    }
+    out.extend(drain(&mut link));
+    (link, out)
+}
+
+proptest! {
+    #[test]
+    fn packets_are_conserved(config in config(), offers in offers(), seed: u64, stop: u64) {
+        let mut link = Link::new(config, seed);
+        let mut dice = Rng::new(stop);
+        let mut out = 0;
+        for (id, (at, bytes)) in offers.iter().enumerate() {
+            let before = link.stats();
+            let admitted = link.offer(*at, Probe::new(id as u64, *bytes)).is_ok();
+            let after = link.stats();
+            prop_assert_eq!(after.dropped_queue, before.dropped_queue + u64::from(!admitted));
+            if dice.chance(0.3) && link.poll(*at).is_some() {
+                out += 1;
+            }
+            let stats = link.stats();
+            prop_assert_eq!(
+                stats.offered + stats.duplicated,
+                stats.passed + stats.dropped() + stats.queue.packets + stats.in_flight
+            );
+        }
+        out += drain(&mut link).len() as u64;
+        let stats = link.stats();
+        prop_assert_eq!(stats.offered, offers.len() as u64);
+        prop_assert_eq!(stats.passed, out);
+        prop_assert_eq!(out + stats.dropped(), stats.offered + stats.duplicated);
+        prop_assert_eq!((stats.queue.packets, stats.queue.bytes), (0, 0));
+        prop_assert_eq!((stats.in_flight, stats.in_flight_bytes), (0, 0));
+    }
+
+    #[test]
+    fn polling_makes_no_difference(config in config(), offers in offers(), seed: u64) {
+        let (eager, eager_out) = run(&config, seed, &offers, true);
+        let (lazy, lazy_out) = run(&config, seed, &offers, false);
+        prop_assert_eq!(eager_out, lazy_out);
+        prop_assert_eq!(eager.stats(), lazy.stats());
+    }
+
+    #[test]
+    fn nothing_is_early_and_the_rate_holds(config in config(), offers in offers(), seed: u64) {
+        let config = LinkConfig { duplicate: Probability::ZERO, reorder: None, ..config };
+        let config = LinkConfig { jitter: Jitter::default(), ..config };
+        let (_, out) = run(&config, seed, &offers, true);
+        let delay = config.delay;
+        let transmission = |bytes: usize| {
+            config.rate.map_or(0, |rate| bytes as u64 * 8_000_000_000 / rate.bits_per_second())
+        };
+        for (at, probe) in &out {
+            let (offered, bytes) = offers[probe.id as usize];
+            prop_assert!(*at >= offered + delay + Duration::from_nanos(transmission(bytes)));
+        }
+        // Between two arrivals there is time for the later packet.
+        for pair in out.windows(2) {
+            prop_assert!(pair[0].1.id < pair[1].1.id);
+            let gap = pair[1].0.nanos_since(pair[0].0);
+            prop_assert!(gap + 1 >= transmission(pair[1].1.bytes));
+        }
+    }
+
+    #[test]
+    fn the_queue_keeps_its_limit(config in config(), offers in offers(), seed: u64) {
+        let (link, _) = run(&config, seed, &offers, true);
+        let depth = link.stats().queue;
+        if let QueueConfig::Packets(limit) = config.queue {
+            prop_assert!(depth.packets_max <= u64::from(limit.max(1)));
+        }
+        if let Some(limit) = config.queue.limit_bytes(config.rate) {
+            let largest = offers.iter().map(|(_, bytes)| *bytes as u64).max().unwrap_or(0);
+            prop_assert!(depth.bytes_max <= limit.max(largest));
+        }
+    }
+
+    #[test]
+    fn texts_never_panic_and_are_read_back(text in "[ -~µ]{0,24}", config in config()) {
+        let _ = text.parse::<Rate>();
+        let _ = text.parse::<Probability>();
+        let _ = text.parse::<QueueConfig>();
+        let _ = text.parse::<LossModel>();
+        let _ = text.parse::<Jitter>();
+        let _ = text.parse::<Reorder>();
+        let _ = text.parse::<Blackout>();
+        prop_assert_eq!(config.queue.to_string().parse(), Ok(config.queue));
+        prop_assert_eq!(config.jitter.to_string().parse(), Ok(config.jitter));
+        prop_assert_eq!(config.duplicate.to_string().parse(), Ok(config.duplicate));
+        if let Some(reorder) = config.reorder {
+            prop_assert_eq!(reorder.to_string().parse(), Ok(reorder));
+        }
+        if let Some(rate) = config.rate {
+            prop_assert_eq!(rate.to_string().parse(), Ok(rate));
+        }
+        if !matches!(config.loss, LossModel::Scripted(_)) {
+            prop_assert_eq!(config.loss.to_string().parse(), Ok(config.loss));
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The sending side.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::digest::ContentHasher;
+use crate::error::SendError;
+use crate::extents::{Extent, Extents};
+use crate::frame::{AbortReason, Frame, HEADER, MAX_REPLY, MAX_TARGET, Role, Tally};
+use crate::inode::{self, Kind};
+use crate::replies::{LastWord, Shared, listen};
+use crate::report::{Cancel, Event, Failure, Failures, Progress, Side, Summary, printable};
+use crate::scan::{Totals, scan};
+use crate::sources::{Source, resolve};
+use crate::stream::{CHUNK, FrameReader, FrameWriter, PreambleError, ReadError};
+use crate::walk::{Found, Step, Walk, changed};
+
+/// How to send. [`Default`] is what most callers want.
+#[derive(Clone, Debug)]
+pub struct SendOptions {
+    /// Count files and bytes on a second thread while sending, so that progress has totals.
+    /// Default true; costs one more walk over the tree's inodes.
+    pub count: bool,
+    /// Stops the transfer.
+    pub cancel: Cancel,
+}
+
+impl Default for SendOptions {
+    fn default() -> Self {
+        SendOptions { count: true, cancel: Cancel::default() }
+    }
+}
+
+/// Sends files and trees over one stream to a peer that runs [`receive`](crate::receive).
+///
+/// Each path arrives under its last component: `send dir` and `send dir/` make `dir` in the
+/// target. A path that ends in `/.`, or is `.`, sends the content of the directory without the
+/// directory, as with scp. Symbolic links are sent as links, a path that is one included, unless
+/// a slash follows it; those of the tree are never followed. Sockets, named pipes and devices are
+/// left out with an [`Event::Skipped`]. Each of several hard links is sent as a file of its own.
+/// Modes, access and modification times and holes are kept; owners, extended attributes and
+/// access lists are not.
+///
+/// An entry that cannot be read, or changes while it is read, does not stop the others: it is
+/// shown as [`Event::Failed`], and the transfer ends as [`SendError::Incomplete`]. `Ok` means that
+/// the receiver has confirmed every entry as stored and verified.
+///
+/// `stream` is the reading and the writing half of one connection. When it breaks, or the peer
+/// goes, both halves must say so: there is no time-out of its own here.
+pub fn send<R, W>(
+    paths: &[PathBuf],
+    stream: (R, W),
+    options: &SendOptions,
+    observe: &mut dyn FnMut(Event<'_>),
+) -> Result<Summary, SendError>
+where
+    R: Read + Send,
+    W: Write,
+{
+    let sources = resolve(paths)?;
+    let mut reader = FrameReader::new(stream.0, MAX_REPLY);
+    let mut out = FrameWriter::new(stream.1, 2 * (HEADER + CHUNK));
+    out.preamble(Role::Sender)
+        .map_err(ReadError::Stream)
+        .map_err(PreambleError::Read)
+        .and_then(|()| reader.preamble(Role::Sender))
+        .map_err(|error| match error {
+            PreambleError::Version(theirs) => SendError::IncompatibleVersion { theirs },
+            PreambleError::Read(ReadError::Violation(rule)) => SendError::ProtocolViolation(rule),
+            _ if options.cancel.is_cancelled() => SendError::Interrupted,
+            PreambleError::Read(ReadError::Closed) => SendError::PeerVanished,
+            PreambleError::Read(ReadError::Stream(error)) => SendError::Stream(error),
+        })?;
+
+    let shared = Shared::default();
+    let totals = OnceLock::new();
+    let stop_counting = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let listener = scope.spawn(|| listen(reader, &shared));
+        if options.count {
+            scope.spawn(|| scan(&sources, &stop_counting).map(|found| totals.set(found)));
+        }
+        let mut sending = Sending {
+            out,
+            shared: &shared,
+            options,
+            observe,
+            totals: &totals,
+            totals_said: false,
+            hasher: ContentHasher::default(),
+            tally: Tally::default(),
+            bytes_done: 0,
+            data_bytes: 0,
+            skipped: 0,
+            failures: Failures::default(),
+        };
+        let sent = sending.everything(&sources);
+        stop_counting.store(true, Ordering::Relaxed);
+        // The peer answers an abort with its own, so this ends in either case.
+        if let Err(stop) = &sent {
+            sending.say_stop(stop);
+        }
+        let last = listener.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        sending.conclude(sent, last)
+    })
+}
+
+/// Why sending stops before its end.
+#[derive(Debug)]
+enum Stop {
+    /// The caller cancelled.
+    Interrupted,
+    /// The listener has the reason.
+    PeerSilent,
+    /// Writing failed; the listener may know better why.
+    Stream(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Stop::Stream(error)
+    }
+}
+
+struct Sending<'a, W> {
+    out: FrameWriter<W>,
+    shared: &'a Shared,
+    options: &'a SendOptions,
+    observe: &'a mut dyn FnMut(Event<'_>),
+    totals: &'a OnceLock<Totals>,
+    totals_said: bool,
+    hasher: ContentHasher,
+    /// What was offered completely.
+    tally: Tally,
+    bytes_done: u64,
+    data_bytes: u64,
+    skipped: u64,
+    /// Of this side until the end, of both after it.
+    failures: Failures,
+}
+
+impl<W: Write> Sending<'_, W> {
+    fn everything(&mut self, sources: &[Source]) -> Result<(), Stop> {
+        for source in sources {
+            let mut walk = Walk::new(source.clone());
+            while let Some(step) = walk.next() {
+                self.look_up()?;
+                match step {
+                    Step::Found(found) => self.entry(&mut walk, &found)?,
+                    Step::Leave => self.out.put_recorded(&Frame::Leave)?,
+                    Step::Failed(error) => self.omit(walk.path(), &error),
+                }
+            }
+        }
+        self.shared.announce_end();
+        let transcript = self.out.transcript();
+        let end = Frame::End { tally: self.tally, omitted: self.failures.count, transcript };
+        self.out.put(&end)?;
+        self.out.flush()?;
+        Ok(())
+    }
+
+    fn entry(&mut self, walk: &mut Walk, found: &Found) -> Result<(), Stop> {
+        match found.kind {
+            Kind::Directory => match walk.enter(found) {
+                Ok(attributes) => {
+                    let directory = Frame::Directory { name: walk.name(found), attributes };
+                    self.announce(&directory)?;
+                    self.tally.directories += 1;
+                }
+                Err(error) => self.omit(walk.path(), &error),
+            },
+            Kind::File => match walk.open_file(found) {
+                Ok((file, stat)) => self.file(walk, found, &file, &stat)?,
+                Err(error) => self.omit(walk.path(), &error),
+            },
+            Kind::Symlink => match walk.read_link(found) {
+                Ok(target) if (1..=MAX_TARGET).contains(&target.as_bytes().len()) => {
+                    self.announce(&Frame::Symlink {
+                        name: walk.name(found),
+                        attributes: inode::attributes(&found.stat),
+                        target: target.as_bytes(),
+                    })?;
+                    self.tally.symlinks += 1;
+                }
+                Ok(_) => self.omit(walk.path(), &io::Error::other("a link with such a target")),
+                Err(error) => self.omit(walk.path(), &error),
+            },
+            Kind::Special(what) => {
+                self.skipped += 1;
+                (self.observe)(Event::Skipped { path: walk.path(), what });
+            }
+        }
+        self.progress(walk.path());
+        Ok(())
+    }
+
+    fn file(
+        &mut self,
+        walk: &Walk,
+        found: &Found,
+        file: &File,
+        before: &rustix::fs::Stat,
+    ) -> Result<(), Stop> {
+        let (size, attributes) = (inode::size(before), inode::attributes(before));
+        self.announce(&Frame::File { name: walk.name(found), attributes, size })?;
+        let mut extents = Extents::new(file, size, inode::may_have_holes(before));
+        let read = loop {
+            match extents.next() {
+                Ok(Some(Extent::Hole { length })) => {
+                    self.out.put(&Frame::Hole { length })?;
+                    self.hasher.hole(length);
+                    self.bytes_done += length;
+                }
+                Ok(Some(Extent::Data { offset, length })) => {
+                    if let Err(error) = self.data(walk.path(), file, offset, length)? {
+                        break Err(error);
+                    }
+                }
+                Ok(None) => break unchanged(file, before),
+                Err(error) => break Err(error),
+            }
+        };
+        let digest = self.hasher.finish();
+        match read {
+            Ok(()) => {
+                self.out.put_recorded(&Frame::FileEnd { digest })?;
+                self.tally.files += 1;
+                self.tally.bytes += size;
+            }
+            Err(error) => {
+                self.out.put_recorded(&Frame::FileDropped)?;
+                self.omit(walk.path(), &error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends one stretch of data. The inner error is the file's, the outer one the transfer's.
+    fn data(
+        &mut self,
+        path: &Path,
+        file: &File,
+        mut offset: u64,
+        length: u64,
+    ) -> Result<io::Result<()>, Stop> {
+        let end = offset + length;
+        while offset < end {
+            let want = usize::try_from(end - offset).map_or(CHUNK, |left| left.min(CHUNK));
+            let room = self.out.data_room(want)?;
+            let got = match read_full(file, room, offset) {
+                Ok(got) => got,
+                Err(error) => return Ok(Err(error)),
+            };
+            self.hasher.data(&room[..got]);
+            self.out.commit_data(got);
+            if got < want {
+                return Ok(Err(changed())); // it shrank
+            }
+            offset += got as u64;
+            self.bytes_done += got as u64;
+            self.data_bytes += got as u64;
+            self.look_up()?;
+            self.progress(path);
+        }
+        Ok(Ok(()))
+    }
+
+    fn announce(&mut self, entry: &Frame<'_>) -> Result<(), Stop> {
+        // Counted before the peer can have read it.
+        self.shared.announce_entry();
+        Ok(self.out.put_recorded(entry)?)
+    }
+
+    fn omit(&mut self, path: &Path, error: &io::Error) {
+        self.failures.count += 1;
+        let text = printable(path.as_os_str().as_bytes());
+        let failure = Failure { side: Side::Here, text: format!("{text}: {error}") };
+        (self.observe)(Event::Failed(&failure));
+        self.failures.keep(failure);
+    }
+
+    /// What is to be done between any two frames.
+    fn look_up(&mut self) -> Result<(), Stop> {
+        if self.options.cancel.is_cancelled() {
+            return Err(Stop::Interrupted);
+        }
+        if self.shared.is_silent() {
+            return Err(Stop::PeerSilent);
+        }
+        self.pass_failures_on();
+        if !self.totals_said && let Some(totals) = self.totals.get() {
+            self.totals_said = true;
+            self.out.put(&Frame::Totals { files: totals.files, bytes: totals.bytes })?;
+        }
+        Ok(())
+    }
+
+    fn pass_failures_on(&mut self) {
+        for failure in self.shared.take_failures() {
+            (self.observe)(Event::Failed(&failure));
+            self.failures.keep(failure);
+        }
+    }
+
+    fn progress(&mut self, current: &Path) {
+        let totals = self.totals.get();
+        (self.observe)(Event::Progress(Progress {
+            files_done: self.tally.files,
+            files_total: totals.map(|totals| totals.files),
+            bytes_done: self.bytes_done,
+            bytes_total: totals.map(|totals| totals.bytes),
+            data_bytes: self.data_bytes,
+            current,
+        }));
+    }
+
+    /// Tells the peer that nothing more comes. Whether it can hear that is its own affair.
+    fn say_stop(&mut self, stop: &Stop) {
+        let (reason, text): (_, &[u8]) = match stop {
+            Stop::Interrupted => (AbortReason::Interrupted, b"interrupted"),
+            Stop::PeerSilent => (AbortReason::Agreed, b""),
+            Stop::Stream(_) => return,
+        };
+        let _ = self.out.put(&Frame::Abort { reason, text }).and_then(|()| self.out.flush());
+    }
+
+    fn conclude(mut self, sent: Result<(), Stop>, last: LastWord) -> Result<Summary, SendError> {
+        self.pass_failures_on();
+        if self.options.cancel.is_cancelled() && !matches!(last, LastWord::Receipt { .. }) {
+            return Err(SendError::Interrupted);
+        }
+        match (sent, last) {
+            (Ok(()), LastWord::Receipt { tally, failed, transcript }) => {
+                let expected = (self.tally, self.out.transcript());
+                if (tally, transcript) != expected || failed > self.shared.announced() {
+                    return Err(SendError::ReceiptMismatch);
+                }
+                // Only a courtesy: the receiver may close now instead of soon.
+                let _ = self.out.put(&Frame::Done).and_then(|()| self.out.flush());
+                self.failures.count += failed;
+                let data_bytes = self.data_bytes;
+                let summary = Summary { tally, data_bytes, skipped: self.skipped, transcript };
+                match std::mem::take(&mut self.failures) {
+                    Failures { count: 0, .. } => Ok(summary),
+                    failures => Err(SendError::Incomplete { summary, failures }),
+                }
+            }
+            (sent, LastWord::Abort { reason, text }) => {
+                // Where all was sent, nobody has answered the peer's abort yet.
+                if sent.is_ok() {
+                    self.say_stop(&Stop::PeerSilent);
+                }
+                Err(refusal(reason, text))
+            }
+            (_, LastWord::Violation(rule)) => {
+                let abort = Frame::Abort { reason: AbortReason::Protocol, text: b"" };
+                let _ = self.out.put(&abort).and_then(|()| self.out.flush());
+                Err(SendError::ProtocolViolation(rule))
+            }
+            (Err(Stop::Interrupted), _) => Err(SendError::Interrupted),
+            (_, LastWord::Stream(error)) | (Err(Stop::Stream(error)), _) => {
+                Err(SendError::Stream(error))
+            }
+            (_, LastWord::Closed | LastWord::Receipt { .. }) => Err(SendError::PeerVanished),
+        }
+    }
+}
+
+fn refusal(reason: AbortReason, text: Vec<u8>) -> SendError {
+    let message = printable(&text);
+    match reason {
+        AbortReason::Refused => SendError::Refused { message },
+        AbortReason::Verification if text.is_empty() => SendError::ReceiptMismatch,
+        AbortReason::Verification => {
+            SendError::VerificationFailed { path: std::ffi::OsString::from_vec(text).into() }
+        }
+        _ => SendError::Remote { message },
+    }
+}
+
+/// Reads until `room` is full or the file ends.
+fn read_full(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut got = 0;
+    while got < room.len() {
+        match file.read_at(&mut room[got..], offset + got as u64) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+/// A file that was written to meanwhile may have been read half old, half new.
+fn unchanged(file: &File, before: &rustix::fs::Stat) -> io::Result<()> {
+    let after = rustix::fs::fstat(file)?;
+    let modified = |stat| inode::attributes(stat).modified;
+    if inode::size(&after) == inode::size(before) && modified(&after) == modified(before) {
+        Ok(())
+    } else {
+        Err(changed())
+    }
+}

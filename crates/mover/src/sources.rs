@@ -1,0 +1,174 @@
+//! From the paths that the user names to what is sent under which name.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat};
+
+use crate::error::SendError;
+use crate::name::Name;
+
+/// One path given by the user.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// As given.
+    pub(crate) path: PathBuf,
+    /// The name under which it arrives; `None` for the content of a directory.
+    pub(crate) name: Option<Vec<u8>>,
+}
+
+/// Checks everything that can be checked before the first byte is sent: that each source exists
+/// and has a name, and that no two would arrive under the same one.
+pub(crate) fn resolve(paths: &[PathBuf]) -> Result<Vec<Source>, SendError> {
+    if paths.is_empty() {
+        return Err(SendError::NoSources);
+    }
+    let sources: Vec<Source> = paths.iter().map(|path| source(path)).collect::<Result<_, _>>()?;
+    for (i, second) in sources.iter().enumerate() {
+        for first in &sources[..i] {
+            if let Some(name) = common_name(first, second)? {
+                return Err(SendError::NameClash {
+                    first: first.path.clone(),
+                    second: second.path.clone(),
+                    name: PathBuf::from(OsStr::from_bytes(&name)),
+                });
+            }
+        }
+    }
+    Ok(sources)
+}
+
+/// Opens the directory whose content is a source.
+pub(crate) fn open_content(path: &Path) -> io::Result<Dir> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd: OwnedFd = openat(CWD, path, flags, Mode::empty())?;
+    Ok(Dir::new(fd)?)
+}
+
+fn source(path: &Path) -> Result<Source, SendError> {
+    let bytes = path.as_os_str().as_bytes();
+    let io = |source| SendError::Io { path: path.into(), source };
+    if bytes == b"." || bytes.ends_with(b"/.") {
+        open_content(path).map_err(io)?;
+        return Ok(Source { path: path.into(), name: None });
+    }
+    // Not `Path::file_name`, which looks past a final dot.
+    let trimmed = bytes.trim_ascii_end_slashes();
+    let last = trimmed.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(|errno| io(errno.into()))?;
+    match Name::new(last) {
+        Ok(name) => Ok(Source { path: path.into(), name: Some(name.bytes().to_vec()) }),
+        Err(_) => Err(SendError::BadSource { path: path.into() }),
+    }
+}
+
+/// A name that both sources would create at the top of the target. Contents are not listed into
+/// memory: one is read, the other asked.
+fn common_name(a: &Source, b: &Source) -> Result<Option<Vec<u8>>, SendError> {
+    let (content, other) = match (&a.name, &b.name) {
+        (Some(one), Some(other)) => return Ok((one == other).then(|| one.clone())),
+        (None, _) => (a, b),
+        (_, None) => (b, a),
+    };
+    let io = |source| SendError::Io { path: content.path.clone(), source };
+    let mut content_dir = open_content(&content.path).map_err(io)?;
+    if let Some(name) = &other.name {
+        let fd = content_dir.fd().map_err(|errno| io(errno.into()))?;
+        let found = statat(fd, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        return Ok(found.then(|| name.clone()));
+    }
+    let asked = open_content(&other.path)
+        .map_err(|source| SendError::Io { path: other.path.clone(), source })?;
+    while let Some(entry) = content_dir.read() {
+        let entry = entry.map_err(|errno| io(errno.into()))?;
+        let Ok(name) = Name::new(entry.file_name().to_bytes()) else { continue };
+        let fd = asked.fd().map_err(|errno| io(errno.into()))?;
+        if statat(fd, name.bytes(), AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Ok(Some(name.bytes().to_vec()));
+        }
+    }
+    Ok(None)
+}
+
+trait TrimSlashes {
+    fn trim_ascii_end_slashes(&self) -> &[u8];
+}
+
+impl TrimSlashes for [u8] {
+    fn trim_ascii_end_slashes(&self) -> &[u8] {
+        let end = self.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1);
+        &self[..end]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn names(dir: &Path, paths: &[&str]) -> Result<Vec<Option<String>>, SendError> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| dir.join(path)).collect();
+        let name = |source: Source| source.name.map(|name| String::from_utf8(name).unwrap());
+        Ok(resolve(&paths)?.into_iter().map(name).collect())
+    }
+
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/sub")).unwrap();
+        fs::create_dir_all(dir.path().join("b/other")).unwrap();
+        fs::write(dir.path().join("a/x"), "1").unwrap();
+        fs::write(dir.path().join("b/x"), "2").unwrap();
+        fs::write(dir.path().join("b/a"), "3").unwrap();
+        fs::write(dir.path().join("file"), "4").unwrap();
+        dir
+    }
+
+    #[test]
+    fn names_follow_scp() {
+        let dir = tree();
+        let some = |name: &str| Some(name.to_owned());
+        assert_eq!(names(dir.path(), &["a"]).unwrap(), [some("a")]);
+        assert_eq!(names(dir.path(), &["a/"]).unwrap(), [some("a")]);
+        assert_eq!(names(dir.path(), &["a/sub//", "file"]).unwrap(), [some("sub"), some("file")]);
+        assert_eq!(names(dir.path(), &["a/."]).unwrap(), [None]);
+        assert_eq!(names(dir.path(), &["a/x", "b/a"]).unwrap(), [some("x"), some("a")]);
+    }
+
+    #[test]
+    fn sources_without_a_name_are_refused() {
+        let dir = tree();
+        for path in ["a/..", "a/../", "/"] {
+            let error = names(dir.path(), &[path]).unwrap_err();
+            assert!(matches!(error, SendError::BadSource { .. }), "{path}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+        assert!(matches!(resolve(&[]), Err(SendError::NoSources)));
+        for path in ["nowhere", "file/.", "file/", "a/nothing", ""] {
+            let error = resolve(&[dir.path().join("a/x").join(path)]).unwrap_err();
+            assert!(matches!(error, SendError::Io { .. }), "{path}: {error}");
+        }
+        assert!(matches!(resolve(&[PathBuf::new()]), Err(SendError::Io { .. })));
+    }
+
+    #[test]
+    fn overlapping_names_are_refused() {
+        let dir = tree();
+        for paths in [
+            &["a/x", "b/x"][..],
+            &["a", "b/a"],
+            &["a", "file", "a/"],
+            &["b/.", "a"],
+            &["a", "b/."],
+            &["a/.", "b/."],
+        ] {
+            let error = names(dir.path(), paths).unwrap_err();
+            assert!(matches!(error, SendError::NameClash { .. }), "{paths:?}: {error}");
+        }
+        fs::remove_file(dir.path().join("b/x")).unwrap();
+        assert_eq!(names(dir.path(), &["a/.", "b/."]).unwrap(), [None, None]);
+    }
+}
