@@ -62,8 +62,8 @@ impl ArrivalEstimator {
         }
         if let Some(last) = self.last {
             let follows = packet.position == last.position + 1;
-            let same_train = packet.timestamp == last.timestamp
-                || (packet.phase == 1 && last.phase == 0);
+            let same_train =
+                packet.timestamp == last.timestamp || (packet.phase == 1 && last.phase == 0);
             if follows && same_train {
                 if new_batch {
                     self.train_from = self.batch_at;

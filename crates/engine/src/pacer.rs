@@ -28,7 +28,7 @@ pub struct Pacer {
     /// Nothing to send: time that passes now earns no credit.
     idle: bool,
     paused_until: Time,
-    /// Since the last [`Pacer::real_period_ns`]: when it was, and time in which packets were due
+    /// Since the last [`Pacer::reset_shortfall`]: when it was, and time in which packets were due
     /// and could not go.
     asked_at: Time,
     lost_ns: f64,
@@ -60,10 +60,6 @@ impl Pacer {
 
     pub fn set_min_period_ns(&mut self, period_ns: f64) {
         self.min_period_ns = period_ns;
-    }
-
-    pub fn set_max_burst(&mut self, packets: u32) {
-        self.max_burst = packets.max(2);
     }
 
     /// Nothing leaves before `until`.
@@ -120,14 +116,18 @@ impl Pacer {
         if period == 0.0 { 1 } else { ((BURST_NS / period) as u32).clamp(1, self.max_burst) }
     }
 
-    /// The period really kept since the last call, while there was something to send: longer than
-    /// the one in force by the share of time that windows or the host took away (gu05 §2.3.2.4).
-    pub fn real_period_ns(&mut self, now: Time) -> f64 {
-        let elapsed = (now - self.asked_at).max(Duration::from_nanos(1)).as_nanos() as f64;
-        let share = (self.lost_ns / elapsed).clamp(0.0, 0.9);
+    /// Time since this was last reset, and the share of it in which packets were due and windows
+    /// or the host held them back: what the real packet-sending period is longer by
+    /// (gu05 §2.3.2.4).
+    pub fn shortfall(&self, now: Time) -> (Duration, f64) {
+        let elapsed = now - self.asked_at;
+        let share = self.lost_ns / (elapsed.as_nanos() as f64).max(1.0);
+        (elapsed, share.clamp(0.0, 0.9))
+    }
+
+    pub fn reset_shortfall(&mut self, now: Time) {
         self.asked_at = now;
         self.lost_ns = 0.0;
-        self.period_ns() / (1.0 - share)
     }
 }
 
@@ -175,12 +175,12 @@ mod tests {
         pacer.set_period_ns(1e6);
         assert_eq!(pacer.budget(Time::from_secs(1)), 1, "idle before");
         pacer.sent(1);
-        pacer.real_period_ns(Time::from_secs(1));
+        pacer.reset_shortfall(Time::from_secs(1));
         // A window then holds the sender for a second: 10 ms of credit are left.
         assert_eq!(pacer.budget(Time::from_secs(2)), 11);
-        let real = pacer.real_period_ns(Time::from_secs(2));
-        assert!(real > 9e6, "{real}");
-        assert!(pacer.real_period_ns(Time::from_secs(3)) == 1e6);
+        assert!(pacer.shortfall(Time::from_secs(2)).1 >= 0.9);
+        pacer.reset_shortfall(Time::from_secs(2));
+        assert_eq!(pacer.shortfall(Time::from_secs(3)), (Duration::from_secs(1), 0.0));
     }
 
     #[test]

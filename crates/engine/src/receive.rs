@@ -14,8 +14,8 @@ use farhaul_wire::{DataHeader, LossRange, Seq};
 pub use self::ack::{AckForm, AckSchedule};
 pub use self::buffer::Chunks;
 use self::buffer::{Content, ReceiveBuffer, Slot};
-pub use self::gaps::ReorderTolerance;
 use self::gaps::Gaps;
+pub use self::gaps::ReorderTolerance;
 use self::messages::Messages;
 use crate::arrival::{Arrival, ArrivalEstimator};
 
@@ -103,6 +103,11 @@ impl ReceiveHalf {
         self.highest
     }
 
+    /// Packets the buffer may span.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     /// Bytes of memory held for packets not taken yet.
     pub fn pinned(&self) -> usize {
         self.buffer.pinned()
@@ -161,7 +166,6 @@ impl ReceiveHalf {
         let slot = Slot::packet(
             header.boundary.first,
             header.boundary.last,
-            header.in_order,
             header.message.value(),
             payload.len,
         );

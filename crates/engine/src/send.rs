@@ -140,11 +140,6 @@ impl SendHalf {
         self.window
     }
 
-    /// Packets reported or taken for lost and not sent again yet.
-    pub fn lost(&self) -> u32 {
-        self.loss.len()
-    }
-
     /// Whether the application, not a window or the pacing, was the limit since this was last
     /// asked.
     pub fn take_app_limited(&mut self) -> bool {
@@ -288,7 +283,11 @@ impl SendHalf {
         if let Some((first, last)) = self.buffer.drop_message(message, near) {
             let (first, last) = (self.una.plus(first), self.una.plus(last));
             self.loss.remove_range(LossRange { first, last });
-            self.drops.push(DropNotice { message: SendBuffer::message_number(message), first, last });
+            self.drops.push(DropNotice {
+                message: SendBuffer::message_number(message),
+                first,
+                last,
+            });
         }
     }
 

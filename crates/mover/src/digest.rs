@@ -120,7 +120,10 @@ mod tests {
     #[test]
     fn cutting_does_not_matter() {
         let whole = digest(&[(b"abcdef", 4096), (b"gh", 8192)]);
-        assert_eq!(digest(&[(b"abc", 0), (b"def", 96), (b"", 4000), (b"gh", 1), (b"", 8191)]), whole);
+        assert_eq!(
+            digest(&[(b"abc", 0), (b"def", 96), (b"", 4000), (b"gh", 1), (b"", 8191)]),
+            whole
+        );
     }
 
     #[test]

@@ -11,7 +11,9 @@ use crate::report::{Failures, Summary};
 #[non_exhaustive]
 pub enum SendError {
     /// A source has no name under which it could arrive, such as `/` or `..`. Nothing was sent.
-    #[error("{path:?} has no name to send it under; name a file or directory, or {path:?}/. for its content")]
+    #[error(
+        "{path:?} has no name to send it under; name a file or directory, or {path:?}/. for its content"
+    )]
     BadSource {
         /// The source as given.
         path: PathBuf,

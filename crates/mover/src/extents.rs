@@ -67,7 +67,7 @@ impl<'a> Extents<'a> {
     fn not_supported(&mut self, error: Errno) -> io::Result<()> {
         self.ask = false;
         match error {
-            Errno::INVAL | Errno::NOTSUP | Errno::OPNOTSUPP => Ok(()),
+            Errno::INVAL | Errno::OPNOTSUPP => Ok(()),
             _ => Err(error.into()),
         }
     }

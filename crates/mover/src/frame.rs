@@ -23,8 +23,8 @@
 mod codec;
 mod preamble;
 
-pub use codec::{DecodeError, HEADER, Header};
 pub(crate) use codec::data_header;
+pub use codec::{DecodeError, HEADER, Header};
 pub use preamble::{Preamble, Role};
 
 use crate::digest::Digest;
@@ -39,7 +39,7 @@ pub const MAX_TEXT: usize = 1024;
 /// The longest target of a symbolic link, in bytes: `PATH_MAX` of Linux less the NUL.
 pub const MAX_TARGET: usize = 4095;
 /// The deepest tree: directories inside each other. Each level costs either side one descriptor.
-pub const MAX_DEPTH: usize = 512;
+pub const MAX_DEPTH: usize = 256;
 /// The most body bytes in a frame that a receiver sends.
 pub const MAX_REPLY: usize = 8 + MAX_TEXT;
 

@@ -52,10 +52,8 @@ pub(crate) fn attributes(stat: &Stat) -> Attributes {
 }
 
 pub(crate) fn timestamps(attributes: &Attributes) -> Timestamps {
-    let time = |time: Timestamp| Timespec {
-        tv_sec: time.seconds,
-        tv_nsec: i64::from(time.nanoseconds),
-    };
+    let time =
+        |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanoseconds) };
     Timestamps {
         last_access: time(attributes.accessed),
         last_modification: time(attributes.modified),

@@ -78,11 +78,14 @@ pub fn receive<R: Read, W: Write>(
             store.finish()
         });
     let error = match stored {
-        Ok(outcome) => {
-            // All is stored and confirmed. Waiting for the last word only makes sure that the
-            // receipt arrives before the stream is closed.
-            read_off(&mut reader);
-            return outcome.into_result();
+        // All is stored and confirmed. Waiting for the last word makes sure that the receipt
+        // arrives before the stream is closed.
+        Ok((summary, failures)) => {
+            return match read_off(&mut reader) {
+                Some(AbortReason::Verification) => Err(ReceiveError::TotalsMismatch),
+                _ if failures.count > 0 => Err(ReceiveError::Incomplete { summary, failures }),
+                _ => Ok(summary),
+            };
         }
         Err(error) if interrupted() && !matches!(error, ReceiveError::Remote { .. }) => {
             give_up(&mut reader, &mut out, &ReceiveError::Interrupted);
@@ -153,17 +156,17 @@ fn give_up<R: Read, W: Write>(
 }
 
 /// Reads and forgets until the sender's last word or the end of the stream. An honest sender stops
-/// within what the stream holds on its way.
-fn read_off<R: Read>(reader: &mut FrameReader<R>) {
-    const LIMIT: usize = 4 << 30;
+/// within what the stream holds on its way. The reason, if the last word is an abort.
+fn read_off<R: Read>(reader: &mut FrameReader<R>) -> Option<AbortReason> {
+    const LIMIT: u64 = 4 << 30;
     let mut taken = 0;
     while taken < LIMIT {
-        match reader.next() {
-            Ok(received) => match received.frame {
-                Frame::Abort { .. } | Frame::Done => return,
-                _ => taken += received.bytes.len(),
-            },
-            Err(_) => return,
+        let received = reader.next().ok()?;
+        match received.frame {
+            Frame::Abort { reason, .. } => return Some(reason),
+            Frame::Done => return None,
+            _ => taken += received.bytes.len() as u64,
         }
     }
+    None
 }

@@ -159,7 +159,9 @@ mod tests {
 
     #[test]
     fn a_receiver_may_not_say_what_a_sender_says() {
-        for frame in [Frame::Leave, Frame::Done, Frame::Data(b"x"), Frame::Totals { files: 0, bytes: 0 }] {
+        for frame in
+            [Frame::Leave, Frame::Done, Frame::Data(b"x"), Frame::Totals { files: 0, bytes: 0 }]
+        {
             let last = hear(&Shared::default(), &[frame]);
             assert!(matches!(last, LastWord::Violation(Violation::Unexpected)), "{frame:?}");
         }

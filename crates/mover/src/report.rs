@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -182,6 +183,18 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// One line about an entry that failed, safe to print. Of an overlong path the end is kept, so that
+/// the reason stays within what a frame carries.
+pub(crate) fn describe(path: &Path, error: &io::Error) -> String {
+    const LIMIT: usize = 700;
+    let path = printable(path.as_os_str().as_bytes());
+    if path.len() <= LIMIT {
+        return format!("{path}: {error}");
+    }
+    let start = (path.len() - LIMIT..).find(|at| path.is_char_boundary(*at)).unwrap_or(path.len());
+    format!("\u{2026}{}: {error}", &path[start..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +205,16 @@ mod tests {
         assert_eq!(printable(b"a\x1b[2Jb\r\n"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}");
         assert_eq!(printable(b"\xff\xc2\x9b1m"), "\u{fffd}\u{fffd}1m");
         assert_eq!(printable("exe.\u{202e}txt".as_bytes()), "exe.\u{fffd}txt");
+    }
+
+    #[test]
+    fn long_paths_keep_their_end() {
+        let error = io::Error::other("why");
+        assert_eq!(describe(Path::new("a/b\n"), &error), "a/b\u{fffd}: why");
+        let long = "\u{e9}/".repeat(2000) + "end";
+        let text = describe(Path::new(&long), &error);
+        assert!(text.starts_with('\u{2026}') && text.ends_with("/end: why"), "{text}");
+        assert!(text.len() <= crate::frame::MAX_TEXT);
     }
 
     #[test]

@@ -2,20 +2,22 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::digest::ContentHasher;
+use crate::digest::{ContentHasher, Digest};
 use crate::error::SendError;
 use crate::extents::{Extent, Extents};
 use crate::frame::{AbortReason, Frame, HEADER, MAX_REPLY, MAX_TARGET, Role, Tally};
 use crate::inode::{self, Kind};
 use crate::replies::{LastWord, Shared, listen};
-use crate::report::{Cancel, Event, Failure, Failures, Progress, Side, Summary, printable};
+use crate::report::{
+    Cancel, Event, Failure, Failures, Progress, Side, Summary, describe, printable,
+};
 use crate::scan::{Totals, scan};
 use crate::sources::{Source, resolve};
 use crate::stream::{CHUNK, FrameReader, FrameWriter, PreambleError, ReadError};
@@ -102,9 +104,9 @@ where
         };
         let sent = sending.everything(&sources);
         stop_counting.store(true, Ordering::Relaxed);
-        // The peer answers an abort with its own, so this ends in either case.
-        if let Err(stop) = &sent {
-            sending.say_stop(stop);
+        if matches!(sent, Err(Stop::Interrupted)) {
+            // The peer answers, so the listener ends.
+            sending.abort(AbortReason::Interrupted, b"interrupted");
         }
         let last = listener.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         sending.conclude(sent, last)
@@ -280,8 +282,7 @@ impl<W: Write> Sending<'_, W> {
 
     fn omit(&mut self, path: &Path, error: &io::Error) {
         self.failures.count += 1;
-        let text = printable(path.as_os_str().as_bytes());
-        let failure = Failure { side: Side::Here, text: format!("{text}: {error}") };
+        let failure = Failure { side: Side::Here, text: describe(path, error) };
         (self.observe)(Event::Failed(&failure));
         self.failures.keep(failure);
     }
@@ -295,7 +296,9 @@ impl<W: Write> Sending<'_, W> {
             return Err(Stop::PeerSilent);
         }
         self.pass_failures_on();
-        if !self.totals_said && let Some(totals) = self.totals.get() {
+        if !self.totals_said
+            && let Some(totals) = self.totals.get()
+        {
             self.totals_said = true;
             self.out.put(&Frame::Totals { files: totals.files, bytes: totals.bytes })?;
         }
@@ -322,53 +325,52 @@ impl<W: Write> Sending<'_, W> {
     }
 
     /// Tells the peer that nothing more comes. Whether it can hear that is its own affair.
-    fn say_stop(&mut self, stop: &Stop) {
-        let (reason, text): (_, &[u8]) = match stop {
-            Stop::Interrupted => (AbortReason::Interrupted, b"interrupted"),
-            Stop::PeerSilent => (AbortReason::Agreed, b""),
-            Stop::Stream(_) => return,
-        };
+    fn abort(&mut self, reason: AbortReason, text: &[u8]) {
         let _ = self.out.put(&Frame::Abort { reason, text }).and_then(|()| self.out.flush());
     }
 
     fn conclude(mut self, sent: Result<(), Stop>, last: LastWord) -> Result<Summary, SendError> {
         self.pass_failures_on();
-        if self.options.cancel.is_cancelled() && !matches!(last, LastWord::Receipt { .. }) {
-            return Err(SendError::Interrupted);
+        match &last {
+            LastWord::Receipt { .. } => {}
+            LastWord::Abort { .. } if matches!(sent, Err(Stop::Interrupted)) => {}
+            LastWord::Abort { .. } => self.abort(AbortReason::Agreed, b""),
+            LastWord::Violation(_) => self.abort(AbortReason::Protocol, b""),
+            LastWord::Closed | LastWord::Stream(_) => {}
         }
         match (sent, last) {
             (Ok(()), LastWord::Receipt { tally, failed, transcript }) => {
-                let expected = (self.tally, self.out.transcript());
-                if (tally, transcript) != expected || failed > self.shared.announced() {
-                    return Err(SendError::ReceiptMismatch);
-                }
-                // Only a courtesy: the receiver may close now instead of soon.
-                let _ = self.out.put(&Frame::Done).and_then(|()| self.out.flush());
-                self.failures.count += failed;
-                let data_bytes = self.data_bytes;
-                let summary = Summary { tally, data_bytes, skipped: self.skipped, transcript };
-                match std::mem::take(&mut self.failures) {
-                    Failures { count: 0, .. } => Ok(summary),
-                    failures => Err(SendError::Incomplete { summary, failures }),
-                }
+                self.receipt(tally, failed, transcript)
             }
-            (sent, LastWord::Abort { reason, text }) => {
-                // Where all was sent, nobody has answered the peer's abort yet.
-                if sent.is_ok() {
-                    self.say_stop(&Stop::PeerSilent);
-                }
-                Err(refusal(reason, text))
-            }
-            (_, LastWord::Violation(rule)) => {
-                let abort = Frame::Abort { reason: AbortReason::Protocol, text: b"" };
-                let _ = self.out.put(&abort).and_then(|()| self.out.flush());
-                Err(SendError::ProtocolViolation(rule))
-            }
-            (Err(Stop::Interrupted), _) => Err(SendError::Interrupted),
+            _ if self.options.cancel.is_cancelled() => Err(SendError::Interrupted),
+            (_, LastWord::Abort { reason, text }) => Err(refusal(reason, text)),
+            (_, LastWord::Violation(rule)) => Err(SendError::ProtocolViolation(rule)),
             (_, LastWord::Stream(error)) | (Err(Stop::Stream(error)), _) => {
                 Err(SendError::Stream(error))
             }
             (_, LastWord::Closed | LastWord::Receipt { .. }) => Err(SendError::PeerVanished),
+        }
+    }
+
+    fn receipt(
+        mut self,
+        tally: Tally,
+        failed: u64,
+        transcript: Digest,
+    ) -> Result<Summary, SendError> {
+        let expected = (self.tally, self.out.transcript());
+        if (tally, transcript) != expected || failed > self.shared.announced() {
+            self.abort(AbortReason::Verification, b"");
+            return Err(SendError::ReceiptMismatch);
+        }
+        // Only a courtesy: the receiver may close now instead of soon.
+        let _ = self.out.put(&Frame::Done).and_then(|()| self.out.flush());
+        self.failures.count += failed;
+        let data_bytes = self.data_bytes;
+        let summary = Summary { tally, data_bytes, skipped: self.skipped, transcript };
+        match self.failures.count {
+            0 => Ok(summary),
+            _ => Err(SendError::Incomplete { summary, failures: self.failures }),
         }
     }
 }

@@ -269,7 +269,8 @@ mod tests {
 
     #[test]
     fn a_frame_over_this_direction_s_bound_is_refused_before_it_is_read() {
-        let mut reader = FrameReader::new(&data_header(101)[..], 100);
+        let header = data_header(101);
+        let mut reader = FrameReader::new(&header[..], 100);
         let error = reader.next().map(|_| ()).unwrap_err();
         assert!(matches!(error, ReadError::Violation(Violation::Unexpected)));
     }

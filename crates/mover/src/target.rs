@@ -75,13 +75,13 @@ impl Target {
     /// Enters the directory `name`, made if there is none. Anything else of that name, a link to a
     /// directory included, is an error.
     pub(crate) fn enter(&mut self, name: Name<'_>, attributes: Attributes) -> io::Result<()> {
-        let here = self.here();
-        match mkdirat(here, name.bytes(), Mode::RWXU) {
+        let here = Rc::clone(self.present());
+        match mkdirat(&here, name.bytes(), Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = openat(here, name.bytes(), flags, Mode::empty())?;
+        let directory = openat(&here, name.bytes(), flags, Mode::empty())?;
         let mode = fstat(&directory)?.st_mode & 0o7777;
         if mode & 0o700 != 0o700 {
             // One that an earlier transfer left without write permission. If it is not ours to
@@ -93,22 +93,22 @@ impl Target {
         Ok(())
     }
 
-    /// Leaves the present directory, which now gets its mode and times. The error is that of the
-    /// attributes; the directory is left in any case.
+    /// Leaves the present directory, which now gets its mode and times; it is left in any case.
+    /// `Ok(Some(_))`: those could not be set.
     ///
     /// # Panics
     ///
     /// At the top.
-    pub(crate) fn leave(&mut self) -> io::Result<()> {
+    pub(crate) fn leave(&mut self) -> io::Result<Option<io::Error>> {
         let level = self.levels.pop().expect("the caller entered a directory");
-        let kept = self.mode(level.attributes);
+        let mode = self.mode(level.attributes) | level.set_group_id;
         // Times come last: every entry made inside changed them.
-        fchmod(&level.directory, Mode::from_raw_mode(kept | level.set_group_id))?;
-        futimens(&level.directory, &inode::timestamps(&level.attributes))?;
+        let set = fchmod(&level.directory, Mode::from_raw_mode(mode))
+            .and_then(|()| futimens(&level.directory, &inode::timestamps(&level.attributes)));
         if self.policy.durable {
             fsync(&level.directory)?;
         }
-        Ok(())
+        Ok(set.err().map(io::Error::from))
     }
 
     /// Begins a file under a temporary name. That `name` can be taken is checked now, so that a
@@ -172,7 +172,7 @@ impl Target {
     }
 
     fn check_free(&self, name: Name<'_>) -> io::Result<()> {
-        match statat(self.here(), name.bytes(), AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(self.present(), name.bytes(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if inode::kind(&stat) == Kind::Directory => Err(Errno::ISDIR.into()),
             _ => Ok(()), // any other trouble shows when the entry is made
         }
@@ -181,10 +181,6 @@ impl Target {
     fn mode(&self, attributes: Attributes) -> u32 {
         let kept = if self.policy.keep_set_id { PLAIN_MODE | SET_ID } else { PLAIN_MODE };
         u32::from(attributes.mode) & kept
-    }
-
-    fn here(&self) -> &OwnedFd {
-        self.present()
     }
 
     fn present(&self) -> &Rc<OwnedFd> {

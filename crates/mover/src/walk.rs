@@ -85,9 +85,9 @@ impl Walk {
             if Name::new(name.to_bytes()).is_err() {
                 continue; // `.` and `..`; the kernel gives nothing else that is no name.
             }
-            let stat = directory.fd().and_then(|fd| {
-                statat(fd, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW)
-            });
+            let stat = directory
+                .fd()
+                .and_then(|fd| statat(fd, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW));
             self.path.push(OsStr::from_bytes(name.to_bytes()));
             return Some(match stat {
                 Ok(stat) => Step::Found(Found { name, kind: inode::kind(&stat), stat }),
@@ -166,9 +166,7 @@ impl Walk {
         let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match self.open.last() {
             None => openat(CWD, &self.source.path, flags, Mode::empty()),
-            Some(directory) => {
-                openat(directory.fd()?, found.name.as_c_str(), flags, Mode::empty())
-            }
+            Some(directory) => openat(directory.fd()?, found.name.as_c_str(), flags, Mode::empty()),
         }
     }
 }

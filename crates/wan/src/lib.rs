@@ -1,1 +1,32 @@
 //! Real-packet path emulation: a userspace UDP relay.
+//!
+//! The relay stands between UDP endpoints and does to their datagrams what a [`farhaul_link::Link`]
+//! says, in each direction. It needs no privileges. Linux only.
+//!
+//! ```no_run
+//! use farhaul_wan::{Relay, RelayConfig};
+//! use std::time::Duration;
+//!
+//! let listen = ([127, 0, 0, 1], 7000).into();
+//! let target = ([127, 0, 0, 1], 9000).into();
+//! let mut config = RelayConfig::new(listen, target);
+//! for link in [&mut config.forward, &mut config.backward] {
+//!     link.rate = Some("200M".parse()?);
+//!     link.delay = Duration::from_millis(40);
+//! }
+//! config.forward.loss = "0.1%".parse()?;
+//! let relay = Relay::bind(config)?.spawn()?;
+//! // … endpoints talk through relay.local_addr() …
+//! println!("{:?}", relay.stats().forward);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![deny(unsafe_code)]
+
+mod clock;
+mod relay;
+mod socket;
+
+pub use relay::{
+    DirectionStats, Ends, PeerPort, Relay, RelayConfig, RelayHandle, RelayStats, Timing,
+};

@@ -144,7 +144,7 @@ fn decreases_within_an_epoch_are_spaced_and_bounded() {
     assert_eq!(decreased_at, [3, 6, 9, 12]);
     // The next congestion event averages the 40 NAKs in and draws DR from 1 to that average.
     law.on_loss(&single(9_500), &at, &mut knobs);
-    assert!((law.epoch.average_naks - (7.0 + 40.0) / 8.0).abs() < 1e-9);
+    assert!((law.epoch.average_naks - (0.875 * 7.0 + 40.0) / 8.0).abs() < 1e-9);
     assert!((1..=6).contains(&law.epoch.spacing));
 }
 

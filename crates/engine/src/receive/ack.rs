@@ -110,7 +110,7 @@ impl AckSchedule {
             self.repeats += 1;
             return Some(self.number(now, point));
         }
-        if self.packets >= LIGHT_INTERVAL.max(enough / 4) && point.since(self.sent) > 0 {
+        if self.packets >= LIGHT_INTERVAL.max(enough / 2) && point.since(self.sent) > 0 {
             self.packets = 0;
             self.sent = point;
             return Some(AckForm::Light);
@@ -207,7 +207,7 @@ mod tests {
             forms.extend(acks.poll(now, Seq::new(batch * 44), RTT, 0, 4096));
         }
         let light = forms.iter().filter(|f| **f == AckForm::Light).count();
-        assert_eq!((light, forms.len() - light), (12, 4), "{forms:?}");
+        assert_eq!((light, forms.len() - light), (4, 4), "{forms:?}");
     }
 
     #[test]

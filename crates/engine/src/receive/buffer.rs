@@ -8,12 +8,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Pinned batches may exceed the payload stored by this factor, and a constant, before what is
+/// Batches held may exceed the payload stored by this factor, and [`PINNED_SLACK`], before what is
 /// stored is copied together.
-const MAX_PINNED_FACTOR: usize = 4;
-const PINNED_SLACK: usize = 1 << 20;
-/// A batch of which less than this share is stored is given up by copying.
-const MIN_LIVE_SHARE: usize = 2;
+pub const MAX_PINNED_FACTOR: usize = 2;
+pub const PINNED_SLACK: usize = 1 << 20;
 
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +33,6 @@ pub struct Slot {
     pub content: Content,
     pub first: bool,
     pub last: bool,
-    pub in_order: bool,
     len: u16,
     /// Message number as on the wire.
     pub message: u32,
@@ -49,7 +46,6 @@ impl Slot {
         content: Content::Missing,
         first: false,
         last: false,
-        in_order: false,
         len: 0,
         message: 0,
         batch: 0,
@@ -57,8 +53,8 @@ impl Slot {
     };
 
     /// A packet of `len` payload bytes at `start` of the batch being received.
-    pub fn packet(first: bool, last: bool, in_order: bool, message: u32, len: u16) -> Slot {
-        Slot { content: Content::Present, first, last, in_order, len, message, ..Slot::MISSING }
+    pub fn packet(first: bool, last: bool, message: u32, len: u16) -> Slot {
+        Slot { content: Content::Present, first, last, len, message, ..Slot::MISSING }
     }
 
     /// Payload bytes.
@@ -152,11 +148,6 @@ impl ReceiveBuffer {
             stored: 0,
             pinned: 0,
         }
-    }
-
-    /// Slots from the first packet not taken to the last that has arrived.
-    pub fn span(&self) -> u32 {
-        self.slots.len() as u32
     }
 
     /// Payload bytes stored.
@@ -316,16 +307,16 @@ impl ReceiveBuffer {
         self.free.push(batch);
     }
 
-    /// Copies packets out of batches that are mostly held for nothing. It runs when more than
-    /// [`MAX_PINNED_FACTOR`] of what is stored is held and leaves at most [`MIN_LIVE_SHARE`] of it,
-    /// so that many new bytes must arrive before the next run.
+    /// Copies packets out of batches of which a quarter or more is held for nothing. It runs when
+    /// twice what is stored is held and leaves at most 4/3 of it, so that much must arrive before
+    /// the next run.
     fn compact(&mut self) {
         for slot in &mut self.slots {
             if !matches!(slot.content, Content::Present | Content::Ready) {
                 continue;
             }
             let batch = &mut self.batches[slot.batch as usize];
-            if batch.live * MIN_LIVE_SHARE >= batch.bytes.len() || batch.slots == 0 {
+            if batch.live * 4 >= batch.bytes.len() * 3 {
                 continue;
             }
             let range = slot.start as usize..slot.start as usize + slot.len();
@@ -361,7 +352,7 @@ mod tests {
     use super::*;
 
     fn solo(len: u16) -> Slot {
-        Slot::packet(true, true, false, 1, len)
+        Slot::packet(true, true, 1, len)
     }
 
     #[test]
@@ -383,7 +374,7 @@ mod tests {
         assert_eq!(chunks.pop().unwrap(), bytes.slice(55..75));
         assert!(chunks.pop().is_none() && chunks.is_empty());
         buffer.take_front(1, &mut chunks);
-        assert_eq!((buffer.stored(), buffer.pinned(), buffer.span()), (0, 0, 0));
+        assert_eq!((buffer.stored(), buffer.pinned()), (0, 0));
     }
 
     /// One packet stored of each large batch: what a peer can do to hold memory.
@@ -394,7 +385,7 @@ mod tests {
             let batch = buffer.open_batch(Bytes::from(vec![i as u8; 64_000]));
             buffer.push(solo(1_000), batch, 500);
             buffer.close_batch(batch);
-            assert!(buffer.pinned() <= 4 * buffer.stored() + (1 << 20) + 64_000);
+            assert!(buffer.pinned() <= 2 * buffer.stored() + PINNED_SLACK);
         }
         let mut chunks = Chunks::default();
         buffer.take_front(2_000, &mut chunks);

@@ -73,11 +73,7 @@ impl Gaps {
         }
     }
 
-    /// Packets missing.
-    pub fn len(&self) -> u32 {
-        self.loss.len()
-    }
-
+    /// Whether nothing is missing.
     pub fn is_empty(&self) -> bool {
         self.loss.is_empty()
     }

@@ -98,7 +98,9 @@ impl Messages {
                 buffer.discard(index as u32);
                 continue;
             }
-            if slot.last && let Some(first) = self.open.take() {
+            if slot.last
+                && let Some(first) = self.open.take()
+            {
                 self.accept(Ready { first, last: seq }, base, buffer);
             }
         }

@@ -1,7 +1,6 @@
 //! Frames to bytes and back.
 
 use super::{AbortReason, Attributes, Frame, MAX_DATA, MAX_TARGET, MAX_TEXT, Tally, Timestamp};
-use crate::digest::Digest;
 use crate::name::{BadName, MAX_NAME, Name};
 
 /// Bytes of a frame before its body.

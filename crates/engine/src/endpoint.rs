@@ -1,0 +1,680 @@
+//! All connections of one UDP port: demultiplexing, listening, timers and turns.
+
+use core::cmp::Reverse;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use bytes::Bytes;
+use farhaul_base::{Rng, Time};
+use farhaul_wire::{Control, Handshake, Packet, Request, Seq, dest};
+
+use crate::config::{Config, ConfigError};
+use crate::connection::{CloseReason, Connection, Events};
+use crate::cookie::CookieJar;
+use crate::handshake::{Agreement, ConnectError, Connecting, Progress, own_fields, socket_type};
+use crate::transmit::Transmit;
+
+/// Answers that wait to be sent to strangers: beyond it they are dropped, as a network would.
+const MAX_REPLIES: usize = 256;
+/// Connections that are over are remembered so long, to answer a peer that has not heard.
+const MEMORY: Duration = Duration::from_secs(5);
+const MAX_REMEMBERED: usize = 1024;
+
+/// Names a connection of an endpoint: its socket ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(u32);
+
+impl ConnectionId {
+    /// The socket ID, as on the wire.
+    pub fn value(self) -> u32 {
+        self.0
+    }
+}
+
+/// Packets that no connection took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointCounters {
+    /// Too short, or with an impossible field.
+    pub malformed: u64,
+    /// To a socket ID that does not exist.
+    pub unknown_id: u64,
+    /// To a connection, from another address than its peer's.
+    pub wrong_address: u64,
+    /// Handshakes with a cookie that is not ours.
+    pub bad_cookie: u64,
+    /// Handshakes that were refused.
+    pub refused: u64,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Connecting(Connecting),
+    Open(Box<Connection>),
+    /// Set-up failed; the application has not been told yet.
+    Failed(ConnectError),
+}
+
+/// A connection and what the endpoint keeps of it.
+#[derive(Debug)]
+struct Socket {
+    entry: Entry,
+    /// The application is done with it: it goes when it is over.
+    released: bool,
+    /// In the queue of those that may have something to send.
+    queued: bool,
+    /// The earliest of its entries in the heap of timers.
+    timer: Time,
+    /// In the queue of those with events.
+    has_events: bool,
+    /// The client's own ID, if it came through the listener: what repeated handshakes are known by.
+    client: Option<(SocketAddr, u32)>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    config: Config,
+    backlog: usize,
+    waiting: VecDeque<ConnectionId>,
+}
+
+/// A connection that is over.
+#[derive(Debug)]
+struct Remembered {
+    peer: SocketAddr,
+    peer_id: u32,
+    until: Time,
+}
+
+/// The connections of one UDP port.
+#[derive(Debug)]
+pub struct Endpoint {
+    rng: Rng,
+    cookies: CookieJar,
+    listener: Option<Listener>,
+    sockets: BTreeMap<u32, Socket>,
+    /// Connections that came through the listener, by address and ID of the client.
+    clients: BTreeMap<(SocketAddr, u32), u32>,
+    /// Rendezvous being set up, by the peer's address.
+    callers: BTreeMap<SocketAddr, u32>,
+    remembered: BTreeMap<u32, Remembered>,
+    forget: VecDeque<(Time, u32)>,
+    /// Packets to those without a connection.
+    replies: VecDeque<(SocketAddr, Vec<u8>)>,
+    ready: VecDeque<u32>,
+    timers: BinaryHeap<Reverse<(Time, u32)>>,
+    events: VecDeque<u32>,
+    counters: EndpointCounters,
+}
+
+impl Endpoint {
+    /// `seed`: secret and unpredictable where strangers can reach the port, for cookies, socket IDs
+    /// and sequence numbers come from it; fixed where a run is to be repeated.
+    pub fn new(now: Time, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let secret = [rng.next_u64(), rng.next_u64()];
+        Endpoint {
+            rng,
+            cookies: CookieJar::new(now, secret),
+            listener: None,
+            sockets: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            callers: BTreeMap::new(),
+            remembered: BTreeMap::new(),
+            forget: VecDeque::new(),
+            replies: VecDeque::new(),
+            ready: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            events: VecDeque::new(),
+            counters: EndpointCounters::default(),
+        }
+    }
+
+    /// Takes connections from now on, with `config` each; at most `backlog` wait to be accepted.
+    ///
+    /// # Errors
+    ///
+    /// An option is out of range.
+    pub fn listen(&mut self, config: Config, backlog: usize) -> Result<(), ConfigError> {
+        config.validate()?;
+        self.listener =
+            Some(Listener { config, backlog: backlog.max(1), waiting: VecDeque::new() });
+        Ok(())
+    }
+
+    /// Takes no more connections; those not accepted are closed.
+    pub fn stop_listening(&mut self, now: Time) {
+        if let Some(listener) = self.listener.take() {
+            for id in listener.waiting {
+                self.release(now, id, true);
+            }
+        }
+    }
+
+    /// The connection that has waited longest to be accepted.
+    pub fn accept(&mut self) -> Option<ConnectionId> {
+        self.listener.as_mut()?.waiting.pop_front()
+    }
+
+    /// Connections that wait to be accepted.
+    pub fn acceptable(&self) -> usize {
+        self.listener.as_ref().map_or(0, |l| l.waiting.len())
+    }
+
+    /// Begins to connect to `peer`. [`Events::connected`] tells when it is done, and
+    /// [`Endpoint::take_failure`] if it failed.
+    ///
+    /// # Errors
+    ///
+    /// An option is out of range.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        peer: SocketAddr,
+        config: Config,
+    ) -> Result<ConnectionId, ConfigError> {
+        config.validate()?;
+        let id = self.new_id();
+        let isn = config.origins.isn.unwrap_or(Seq::new(self.rng.next_u32()));
+        if config.rendezvous {
+            self.callers.insert(peer, id);
+        }
+        let connecting = Connecting::new(now, id, peer, isn, config);
+        self.insert(id, Entry::Connecting(connecting), None);
+        self.update_schedule(now, id);
+        Ok(ConnectionId(id))
+    }
+
+    /// Why setting up a connection failed; the connection is then gone.
+    pub fn take_failure(&mut self, id: ConnectionId) -> Option<ConnectError> {
+        match self.sockets.get(&id.0)?.entry {
+            Entry::Failed(error) => {
+                self.sockets.remove(&id.0);
+                Some(error)
+            }
+            _ => None,
+        }
+    }
+
+    /// A connection that is set up.
+    pub fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+        match &self.sockets.get(&id.0)?.entry {
+            Entry::Open(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Does something with a connection that is set up, and then what follows from it.
+    pub fn update<R>(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        action: impl FnOnce(&mut Connection) -> R,
+    ) -> Option<R> {
+        let connection = self.open_mut(id.0)?;
+        let result = action(connection);
+        self.update_schedule(now, id.0);
+        Some(result)
+    }
+
+    /// The application is done with a connection: it is closed, at once or after its linger time,
+    /// and then forgotten.
+    pub fn release(&mut self, now: Time, id: ConnectionId, abort: bool) {
+        let Some(socket) = self.sockets.get_mut(&id.0) else { return };
+        socket.released = true;
+        match &mut socket.entry {
+            Entry::Open(connection) if abort => connection.abort(now),
+            Entry::Open(connection) => connection.close(now),
+            Entry::Connecting(_) | Entry::Failed(_) => {
+                self.sockets.remove(&id.0);
+                return;
+            }
+        }
+        self.update_schedule(now, id.0);
+    }
+
+    /// Connections of any state, those that still close included.
+    pub fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Whether there are no connections, nor anything to send.
+    pub fn is_empty(&self) -> bool {
+        self.sockets.is_empty() && self.replies.is_empty()
+    }
+
+    /// Packets that no connection took.
+    pub fn counters(&self) -> EndpointCounters {
+        self.counters
+    }
+
+    // ---- In.
+
+    /// One receive-offload buffer from `from`: datagrams of `segment` bytes each, the last perhaps
+    /// shorter. `retain`: `bytes` may be kept by reference, because most of the memory behind it
+    /// is these datagrams; otherwise what is kept is copied.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        bytes: &Bytes,
+        segment: usize,
+        retain: bool,
+    ) {
+        let segment = segment.max(1);
+        let mut start = 0;
+        while start < bytes.len() {
+            let first_end = (start + segment).min(bytes.len());
+            let Some(id) = dest(&bytes[start..first_end]) else {
+                self.counters.malformed += 1;
+                start = first_end;
+                continue;
+            };
+            // Datagrams for one connection are handled together.
+            let mut end = first_end;
+            while end < bytes.len() && dest(&bytes[end..bytes.len().min(end + segment)]) == Some(id)
+            {
+                end = (end + segment).min(bytes.len());
+            }
+            if id == 0 {
+                for at in (start..end).step_by(segment) {
+                    self.handle_unaddressed(now, from, &bytes[at..end.min(at + segment)]);
+                }
+            } else {
+                self.handle_for(now, from, id, bytes, start..end, segment, retain);
+            }
+            start = end;
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a slice of a batch needs all of them")]
+    fn handle_for(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        id: u32,
+        bytes: &Bytes,
+        range: core::ops::Range<usize>,
+        segment: usize,
+        retain: bool,
+    ) {
+        let Some(socket) = self.sockets.get_mut(&id) else {
+            self.handle_late(
+                now,
+                from,
+                id,
+                &bytes[range.start..range.end.min(range.start + segment)],
+            );
+            return;
+        };
+        match &mut socket.entry {
+            Entry::Open(connection) => {
+                if connection.peer() != from {
+                    self.counters.wrong_address += 1;
+                    return;
+                }
+                connection.handle(now, bytes, range, segment, retain);
+            }
+            Entry::Connecting(connecting) => {
+                if connecting.peer != from {
+                    self.counters.wrong_address += 1;
+                    return;
+                }
+                let datagram = &bytes[range.start..range.end.min(range.start + segment)];
+                let progress = match Packet::parse(datagram) {
+                    Ok(Packet::Control(c)) => match &c.body {
+                        Control::Handshake(handshake) => connecting.on_handshake(now, handshake),
+                        _ => connecting.on_other(),
+                    },
+                    Ok(Packet::Data(..)) => connecting.on_other(),
+                    Err(_) => {
+                        self.counters.malformed += 1;
+                        Progress::None
+                    }
+                };
+                let connected = matches!(progress, Progress::Connected(_));
+                self.make_progress(now, id, progress);
+                if connected && let Some(connection) = self.open_mut(id) {
+                    // What came with the news is the connection's first input; a handshake among
+                    // it is not answered twice.
+                    connection.handle(now, bytes, range, segment, retain);
+                }
+            }
+            Entry::Failed(_) => {}
+        }
+        self.update_schedule(now, id);
+    }
+
+    fn make_progress(&mut self, now: Time, id: u32, progress: Progress) {
+        let seed = self.rng.next_u64();
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let Entry::Connecting(connecting) = &socket.entry else { return };
+        match progress {
+            Progress::None => {}
+            Progress::Connected(agreement) => {
+                let (peer, config) = (connecting.peer, connecting.config.clone());
+                let connection = Connection::new(now, id, peer, agreement, config, seed);
+                socket.entry = Entry::Open(Box::new(connection));
+            }
+            Progress::Failed(error) => {
+                socket.entry = Entry::Failed(error);
+                self.note_events(id);
+            }
+        }
+    }
+
+    /// A packet to socket ID 0: for the listener, or for a rendezvous that has not heard its peer.
+    fn handle_unaddressed(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) {
+        let Ok(Packet::Control(control)) = Packet::parse(datagram) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Control::Handshake(handshake) = control.body else {
+            self.counters.unknown_id += 1;
+            return;
+        };
+        if let Some(&id) = self.callers.get(&from) {
+            if let Some(Socket { entry: Entry::Connecting(caller), .. }) = self.sockets.get_mut(&id)
+            {
+                let progress = caller.on_handshake(now, &handshake);
+                self.make_progress(now, id, progress);
+                self.update_schedule(now, id);
+                return;
+            }
+            self.callers.remove(&from);
+        }
+        if handshake.request == Request::Hello {
+            self.offer_cookie(now, from, &handshake);
+        } else {
+            self.handle_conclusion(now, from, &handshake);
+        }
+    }
+
+    /// A client's first packet: the answer is as long as it and leaves no trace here.
+    fn offer_cookie(&mut self, now: Time, from: SocketAddr, hello: &Handshake) {
+        if self.listener.is_none() {
+            self.counters.unknown_id += 1;
+            return;
+        }
+        let cookie = self.cookies.make(now, from, hello);
+        self.reply(from, hello.socket_id, &Handshake { cookie, ..*hello });
+    }
+
+    fn handle_conclusion(&mut self, now: Time, from: SocketAddr, request: &Handshake) {
+        if self.listener.is_none() {
+            self.counters.unknown_id += 1;
+            return;
+        }
+        if !self.cookies.check(now, from, request) {
+            self.counters.bad_cookie += 1;
+            return;
+        }
+        let client = (from, request.socket_id);
+        if let Some(&id) = self.clients.get(&client) {
+            let known = self.open_mut(id).filter(|c| !c.is_over()).map(|c| {
+                let own = own_fields(id, from, c.agreement().isn, c.config());
+                (c.agreement().peer_isn, Handshake { mss: c.agreement().wire_mss, ..own })
+            });
+            if let Some((peer_isn, answer)) = known
+                && peer_isn == request.isn
+            {
+                let answer = Handshake { cookie: request.cookie, ..answer };
+                self.reply(from, request.socket_id, &answer);
+                return;
+            }
+        }
+        let Some(listener) = &mut self.listener else { return };
+        let config = &listener.config;
+        let mss = config.wire_mss(from.ip());
+        let agreement = Agreement::new(mss, request.isn, request).filter(|_| {
+            request.version == Handshake::VERSION
+                && request.socket_type == socket_type(config.mode)
+                && listener.waiting.len() < listener.backlog
+        });
+        let Some(agreement) = agreement else {
+            // The reason shows in the fields that differ from the request's; a stock client looks
+            // at none of them.
+            self.counters.refused += 1;
+            let refusal = Handshake {
+                version: Handshake::VERSION,
+                socket_type: socket_type(config.mode),
+                request: Request::Rejected,
+                ..*request
+            };
+            self.reply(from, request.socket_id, &refusal);
+            return;
+        };
+        let config = config.clone();
+        let id = self.new_id();
+        // The client checks that the answer repeats its sequence number, and both directions use it.
+        let own = own_fields(id, from, request.isn, &config);
+        let answer = Handshake { mss: agreement.wire_mss, cookie: request.cookie, ..own };
+        let seed = self.rng.next_u64();
+        let connection = Connection::new(now, id, from, agreement, config, seed);
+        if let Some(listener) = &mut self.listener {
+            listener.waiting.push_back(ConnectionId(id));
+        }
+        self.clients.insert(client, id);
+        self.insert(id, Entry::Open(Box::new(connection)), Some(client));
+        self.reply(from, request.socket_id, &answer);
+        self.update_schedule(now, id);
+    }
+
+    /// A packet to a connection that is over or never was: the peer of one that is over may have
+    /// missed the shutdown.
+    fn handle_late(&mut self, now: Time, from: SocketAddr, id: u32, datagram: &[u8]) {
+        let is_shutdown = matches!(
+            Packet::parse(datagram),
+            Ok(Packet::Control(c)) if matches!(c.body, Control::Shutdown)
+        );
+        match self.remembered.get(&id) {
+            Some(known) if known.peer == from && now < known.until => {
+                if !is_shutdown {
+                    let peer_id = known.peer_id;
+                    let mut packet = [0; 20];
+                    if let Some(len) = Control::Shutdown.write(1, peer_id, &mut packet) {
+                        self.push_reply(from, packet[..len].to_vec());
+                    }
+                }
+            }
+            _ => self.counters.unknown_id += 1,
+        }
+    }
+
+    fn reply(&mut self, to: SocketAddr, peer_id: u32, handshake: &Handshake) {
+        let mut packet = [0; farhaul_wire::HANDSHAKE_LEN];
+        if let Some(len) = Control::Handshake(*handshake).write(0, peer_id, &mut packet) {
+            self.push_reply(to, packet[..len].to_vec());
+        }
+    }
+
+    fn push_reply(&mut self, to: SocketAddr, packet: Vec<u8>) {
+        if self.replies.len() < MAX_REPLIES {
+            self.replies.push_back((to, packet));
+        }
+    }
+
+    // ---- Time.
+
+    /// When [`Endpoint::handle_timeout`] is next to be called.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Lets everything happen that is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(&Reverse((at, id))) = self.timers.peek() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            let Some(socket) = self.sockets.get_mut(&id) else { continue };
+            if socket.timer != at {
+                continue;
+            }
+            socket.timer = Time::MAX;
+            match &mut socket.entry {
+                Entry::Open(connection) => connection.handle_timeout(now),
+                Entry::Connecting(connecting) if connecting.timed_out(now) => {
+                    self.make_progress(now, id, Progress::Failed(ConnectError::TimedOut));
+                }
+                _ => {}
+            }
+            self.update_schedule(now, id);
+        }
+        while self.forget.front().is_some_and(|(until, _)| *until <= now) {
+            if let Some((_, id)) = self.forget.pop_front() {
+                self.remembered.remove(&id);
+            }
+        }
+    }
+
+    /// After anything that may have changed a connection: its turn to send, its timer, its events
+    /// and its end.
+    fn update_schedule(&mut self, now: Time, id: u32) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let (timeout, events) = match &socket.entry {
+            Entry::Open(connection) => (connection.timeout(), connection.has_events()),
+            Entry::Connecting(connecting) => (Some(connecting.timeout()), false),
+            Entry::Failed(_) => (None, true),
+        };
+        if !socket.queued {
+            socket.queued = true;
+            self.ready.push_back(id);
+        }
+        if let Some(at) = timeout
+            && at < socket.timer
+        {
+            // A time that has come is served by the turn to send; the timer sees to the rest.
+            let at = at.max(now.plus_nanos(1));
+            socket.timer = at;
+            self.timers.push(Reverse((at, id)));
+        }
+        if events {
+            self.note_events(id);
+        }
+    }
+
+    fn note_events(&mut self, id: u32) {
+        if let Some(socket) = self.sockets.get_mut(&id)
+            && !core::mem::replace(&mut socket.has_events, true)
+        {
+            self.events.push_back(id);
+        }
+    }
+
+    // ---- Out.
+
+    /// The next connection to which something has happened, and what.
+    pub fn poll_event(&mut self) -> Option<(ConnectionId, Events)> {
+        while let Some(id) = self.events.pop_front() {
+            let Some(socket) = self.sockets.get_mut(&id) else { continue };
+            socket.has_events = false;
+            let events = match &mut socket.entry {
+                Entry::Open(connection) => connection.take_events(),
+                Entry::Failed(_) => Events { connected: true, closed: true, ..Events::default() },
+                Entry::Connecting(_) => Events::default(),
+            };
+            if !events.is_empty() && !socket.released {
+                return Some((ConnectionId(id), events));
+            }
+        }
+        None
+    }
+
+    /// Fills `out` with what is to be sent next; false if there is nothing now. Connections take
+    /// turns, a call each.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Transmit) -> bool {
+        if let Some((to, packet)) = self.replies.pop_front() {
+            out.clear(to);
+            out.push_control(&packet);
+            return true;
+        }
+        while let Some(id) = self.ready.pop_front() {
+            let Some(socket) = self.sockets.get_mut(&id) else { continue };
+            socket.queued = false;
+            match &mut socket.entry {
+                Entry::Open(connection) => {
+                    if connection.poll_transmit(now, out) {
+                        self.update_schedule(now, id);
+                        return true;
+                    }
+                    let over = connection.is_over() && socket.released;
+                    self.update_timer(now, id);
+                    if over {
+                        self.remove(now, id);
+                    }
+                }
+                Entry::Connecting(connecting) => {
+                    if let Some((peer_id, handshake)) = connecting.poll(now) {
+                        let mut packet = [0; farhaul_wire::HANDSHAKE_LEN];
+                        let written = Control::Handshake(handshake).write(0, peer_id, &mut packet);
+                        out.clear(connecting.peer);
+                        out.push_control(&packet[..written.unwrap_or(0)]);
+                        self.update_schedule(now, id);
+                        return true;
+                    }
+                    self.update_timer(now, id);
+                }
+                Entry::Failed(_) => {}
+            }
+        }
+        false
+    }
+
+    fn update_timer(&mut self, now: Time, id: u32) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let queued = core::mem::replace(&mut socket.queued, true);
+        self.update_schedule(now, id);
+        if let Some(socket) = self.sockets.get_mut(&id) {
+            socket.queued = queued;
+        }
+    }
+
+    fn remove(&mut self, now: Time, id: u32) {
+        let Some(socket) = self.sockets.remove(&id) else { return };
+        if let Some(client) = socket.client
+            && self.clients.get(&client) == Some(&id)
+        {
+            self.clients.remove(&client);
+        }
+        if let Entry::Open(connection) = socket.entry
+            && connection.close_reason() != Some(CloseReason::TimedOut)
+            && self.remembered.len() < MAX_REMEMBERED
+        {
+            let until = now + MEMORY;
+            let (peer, peer_id) = (connection.peer(), connection.agreement().peer_id);
+            self.remembered.insert(id, Remembered { peer, peer_id, until });
+            self.forget.push_back((until, id));
+        }
+    }
+
+    fn insert(&mut self, id: u32, entry: Entry, client: Option<(SocketAddr, u32)>) {
+        let socket = Socket {
+            entry,
+            released: false,
+            queued: false,
+            timer: Time::MAX,
+            has_events: false,
+            client,
+        };
+        self.sockets.insert(id, socket);
+    }
+
+    fn open_mut(&mut self, id: u32) -> Option<&mut Connection> {
+        match &mut self.sockets.get_mut(&id)?.entry {
+            Entry::Open(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// A socket ID that nobody can guess: positive, 31 bits, not in use.
+    fn new_id(&mut self) -> u32 {
+        loop {
+            let id = self.rng.next_u32() >> 1;
+            if id != 0 && !self.sockets.contains_key(&id) && !self.remembered.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Two endpoints joined by two links, in virtual time.
+
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use farhaul_base::{Rng, Time};
+use farhaul_engine::{Chunks, Config, ConnectionId, Endpoint, Events, Mode, Transmit};
+use farhaul_link::{Link, LinkConfig, Packet};
+
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    pub from: SocketAddr,
+    pub bytes: Vec<u8>,
+}
+
+impl Packet for Datagram {
+    fn wire_len(&self) -> usize {
+        self.bytes.len() + 28
+    }
+
+    fn corruptible_bits(&self) -> usize {
+        self.bytes.len() * 8
+    }
+
+    fn flip_bit(&mut self, bit: usize) {
+        self.bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+pub struct Host {
+    pub addr: SocketAddr,
+    pub endpoint: Endpoint,
+    pub events: Vec<(ConnectionId, Events)>,
+    /// Datagrams sent, for tests that look at them or send them again.
+    pub log: Option<Vec<Vec<u8>>>,
+    /// What arrives is lost: the host is down.
+    pub deaf: bool,
+    transmit: Transmit,
+}
+
+impl Host {
+    fn new(addr: &str, seed: u64) -> Self {
+        Host {
+            addr: addr.parse().unwrap(),
+            endpoint: Endpoint::new(Time::ZERO, seed),
+            events: Vec::new(),
+            log: None,
+            deaf: false,
+            transmit: Transmit::new(),
+        }
+    }
+}
+
+pub const A: usize = 0;
+pub const B: usize = 1;
+
+/// Hosts `A` and `B`; link `A` leads from `A` to `B`, link `B` back.
+pub struct Net {
+    pub now: Time,
+    pub hosts: [Host; 2],
+    pub links: [Link<Datagram>; 2],
+    /// Hand packets over as retained buffers of several, where they arrive together.
+    pub batch: bool,
+    pub datagrams: u64,
+}
+
+impl Net {
+    pub fn new(config: &LinkConfig, seed: u64) -> Self {
+        Net::asymmetric(config.clone(), config.clone(), seed)
+    }
+
+    pub fn asymmetric(ab: LinkConfig, ba: LinkConfig, seed: u64) -> Self {
+        Net {
+            now: Time::from_millis(1),
+            hosts: [Host::new("10.0.0.1:1000", seed + 1), Host::new("10.0.0.2:2000", seed + 2)],
+            links: [Link::new(ab, seed + 3), Link::new(ba, seed + 4)],
+            batch: seed.is_multiple_of(2),
+            datagrams: 0,
+        }
+    }
+
+    /// Puts a datagram on the link towards `to`, as if `from` had sent it.
+    pub fn inject(&mut self, to: usize, from: SocketAddr, bytes: Vec<u8>) {
+        let _ = self.links[1 - to].offer(self.now, Datagram { from, bytes });
+    }
+
+    /// Sends what is to be sent, delivers what has arrived, at this instant.
+    pub fn settle(&mut self) {
+        loop {
+            let mut busy = false;
+            for side in [A, B] {
+                busy |= self.send(side) | self.deliver(1 - side);
+                let host = &mut self.hosts[side];
+                while let Some(event) = host.endpoint.poll_event() {
+                    host.events.push(event);
+                }
+            }
+            if !busy {
+                break;
+            }
+        }
+    }
+
+    fn send(&mut self, side: usize) -> bool {
+        let host = &mut self.hosts[side];
+        let mut sent = false;
+        while host.endpoint.poll_transmit(self.now, &mut host.transmit) {
+            sent = true;
+            assert!(host.transmit.len() <= 65_507 && !host.transmit.is_empty());
+            for (header, payload) in host.transmit.datagrams() {
+                let bytes = [header.as_slice(), payload].concat();
+                if let Some(log) = &mut host.log {
+                    log.push(bytes.clone());
+                }
+                self.datagrams += 1;
+                let _ = self.links[side].offer(self.now, Datagram { from: host.addr, bytes });
+            }
+        }
+        sent
+    }
+
+    fn deliver(&mut self, to: usize) -> bool {
+        let mut delivered = false;
+        let mut waiting = self.links[1 - to].poll(self.now);
+        while let Some((_, first)) = waiting.take() {
+            delivered = true;
+            let segment = first.bytes.len();
+            let mut buffer = BytesMut::from(&first.bytes[..]);
+            let mut last = segment;
+            waiting = self.links[1 - to].poll(self.now);
+            // As receive offload does: equal sizes from one address, the last may be shorter.
+            while self.batch
+                && let Some((_, next)) = &waiting
+                && next.from == first.from
+                && last == segment
+                && next.bytes.len() <= segment
+                && segment > 0
+            {
+                last = next.bytes.len();
+                buffer.extend_from_slice(&next.bytes);
+                waiting = self.links[1 - to].poll(self.now);
+            }
+            if !self.hosts[to].deaf {
+                let endpoint = &mut self.hosts[to].endpoint;
+                endpoint.handle(self.now, first.from, &buffer.freeze(), segment, self.batch);
+            }
+        }
+        delivered
+    }
+
+    /// Goes on to the next thing that happens, but not beyond `until`. False if that came first.
+    pub fn step(&mut self, until: Time) -> bool {
+        self.settle();
+        let links = self.links.iter().filter_map(Link::next_event);
+        let timers =
+            self.hosts.iter().filter(|h| !h.deaf).filter_map(|h| h.endpoint.poll_timeout());
+        let next = links.chain(timers).min().unwrap_or(Time::MAX);
+        if next > until {
+            self.now = until;
+            return false;
+        }
+        self.now = next.max(self.now);
+        for host in self.hosts.iter_mut().filter(|h| !h.deaf) {
+            host.endpoint.handle_timeout(self.now);
+        }
+        self.settle();
+        true
+    }
+
+    pub fn run_for(&mut self, span: Duration) {
+        let until = self.now + span;
+        while self.step(until) {}
+    }
+
+    /// Runs until `done`, at most `limit`; returns whether it was.
+    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Net) -> bool) -> bool {
+        let until = self.now + limit;
+        loop {
+            if done(self) {
+                return true;
+            }
+            if !self.step(until) {
+                return done(self);
+            }
+        }
+    }
+
+    /// `B` listens and `A` connects; returns both ends.
+    pub fn connect(&mut self, a: Config, b: Config) -> (ConnectionId, ConnectionId) {
+        let peer = self.hosts[B].addr;
+        self.hosts[B].endpoint.listen(b, 16).unwrap();
+        let a = self.hosts[A].endpoint.connect(self.now, peer, a).unwrap();
+        let mut accepted = None;
+        let connected = self.run_until(Duration::from_secs(60), |net| {
+            accepted = accepted.or_else(|| net.hosts[B].endpoint.accept());
+            accepted.is_some() && net.hosts[A].endpoint.connection(a).is_some()
+        });
+        assert!(connected, "no connection");
+        (a, accepted.unwrap())
+    }
+
+    pub fn update<R>(
+        &mut self,
+        side: usize,
+        id: ConnectionId,
+        action: impl FnOnce(&mut farhaul_engine::Connection) -> R,
+    ) -> R {
+        self.hosts[side].endpoint.update(self.now, id, action).expect("the connection is set up")
+    }
+
+    pub fn stats(&mut self, side: usize, id: ConnectionId) -> farhaul_engine::Stats {
+        let now = self.now;
+        self.update(side, id, |c| c.stats(now, false))
+    }
+
+    /// Everything that can be read now.
+    pub fn read(&mut self, side: usize, id: ConnectionId) -> Vec<u8> {
+        if self.hosts[side].endpoint.connection(id).is_none_or(|c| !c.readable()) {
+            return Vec::new();
+        }
+        let mut chunks = Chunks::default();
+        self.update(side, id, |c| c.read(usize::MAX, &mut chunks));
+        let mut out = vec![0; chunks.len()];
+        chunks.copy_to(&mut out);
+        out
+    }
+
+    /// Every message that can be read now.
+    pub fn read_messages(&mut self, side: usize, id: ConnectionId) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        let mut chunks = Chunks::default();
+        while self.update(side, id, |c| c.read_message(&mut chunks)) {
+            let mut message = vec![0; chunks.len()];
+            chunks.copy_to(&mut message);
+            out.push(message);
+        }
+        out
+    }
+}
+
+/// Reproducible bytes.
+pub fn data(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        out.extend_from_slice(&rng.next_u64().to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// One direction of a transfer: writes as room permits, checks what is read as it comes.
+pub struct Flow {
+    pub from: usize,
+    pub ids: [ConnectionId; 2],
+    pub data: Bytes,
+    pub written: usize,
+    pub read: usize,
+    /// The largest write.
+    pub piece: usize,
+}
+
+impl Flow {
+    pub fn new(from: usize, ids: (ConnectionId, ConnectionId), data: Vec<u8>) -> Self {
+        let data = Bytes::from(data);
+        Flow { from, ids: [ids.0, ids.1], data, written: 0, read: 0, piece: 64 << 10 }
+    }
+
+    /// Writes and reads what it can; true when everything has been read.
+    pub fn pump(&mut self, net: &mut Net) -> bool {
+        while self.written < self.data.len() {
+            let end = (self.written + self.piece).min(self.data.len());
+            let piece = self.data.slice(self.written..end);
+            if net.update(self.from, self.ids[self.from], |c| c.send_bytes(piece)).is_err() {
+                break;
+            }
+            self.written = end;
+        }
+        self.drain(net)
+    }
+
+    /// Reads what it can; true when everything has been read.
+    pub fn drain(&mut self, net: &mut Net) -> bool {
+        let to = 1 - self.from;
+        let got = net.read(to, self.ids[to]);
+        let expected = self.data.get(self.read..self.read + got.len());
+        assert_eq!(expected, Some(&got[..]), "at byte {}", self.read);
+        self.read += got.len();
+        self.read == self.data.len()
+    }
+}
+
+pub fn stream() -> Config {
+    Config::default()
+}
+
+pub fn message() -> Config {
+    Config { mode: Mode::Message, ..Config::default() }
+}
+
+/// 100 Mb/s, 20 ms round trip, a queue of 200 packets.
+pub fn path() -> LinkConfig {
+    LinkConfig {
+        rate: Some("100M".parse().unwrap()),
+        delay: Duration::from_millis(10),
+        queue: "200p".parse().unwrap(),
+        ..LinkConfig::default()
+    }
+}

@@ -1,0 +1,171 @@
+//! When the relay wakes, and how much it then releases.
+
+use std::time::Duration;
+
+use farhaul_base::Time;
+
+/// The longest sleep, so that a request to stop is seen.
+const LONGEST_SLEEP_NS: u64 = 50_000_000;
+/// Input is looked at this often at least while there is any, or the socket's buffer fills.
+const INPUT_EVERY_MAX_NS: u64 = 500_000;
+/// With input due more often than this it is better to wake when it comes.
+const INPUT_EVERY_MIN_NS: u64 = 100_000;
+/// Wakes that are later than this say more of the machine's other work than of its timers.
+const LATENESS_MAX_NS: u64 = 200_000;
+
+/// Sleeping and waking.
+///
+/// Each wake costs some microseconds, so the relay does not wake for each datagram. On output,
+/// what is due within half a tick leaves with what is due now, and the next wake is a tick later at
+/// the earliest. On input, as the kernel stamps arrivals, a datagram that has to be delayed anyway
+/// may lie in the socket for up to half of the delay.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    tick_ns: u64,
+    /// While input flows it is looked at after so long; `None`: whenever it comes.
+    input_every_ns: Option<u64>,
+    /// How late the system ends sleeps, learnt; sleeps are made shorter by this.
+    lateness_ns: u64,
+    last_release: Time,
+    last_input: Time,
+    /// Whether input was found when it was looked for last.
+    flowing: bool,
+}
+
+/// A sleep to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sleep {
+    pub length: Duration,
+    /// Whether input ends it.
+    pub for_input: bool,
+}
+
+impl Pace {
+    /// For links whose shorter delay is `delay`.
+    pub(crate) fn new(tick: Duration, delay: Duration) -> Self {
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let input_every_ns = (nanos(delay) / 2).min(INPUT_EVERY_MAX_NS);
+        Pace {
+            tick_ns: nanos(tick),
+            input_every_ns: (input_every_ns >= INPUT_EVERY_MIN_NS).then_some(input_every_ns),
+            lateness_ns: 0,
+            last_release: Time::ZERO,
+            last_input: Time::ZERO,
+            flowing: false,
+        }
+    }
+
+    /// What is due up to this time is to be released `now`. It reaches beyond `now`: by half a tick,
+    /// which balances what the tick delays, and by as much as another sleep would miss.
+    pub(crate) fn release(&mut self, now: Time) -> Time {
+        self.last_release = now;
+        now.plus_nanos((self.tick_ns / 2).max(self.lateness_ns / 2))
+    }
+
+    /// Whether to look for input without having been woken by it.
+    pub(crate) fn input_is_due(&self, now: Time) -> bool {
+        match self.input_every_ns {
+            Some(every) if self.flowing => now >= self.last_input.plus_nanos(every),
+            _ => false,
+        }
+    }
+
+    /// Input has been looked for.
+    pub(crate) fn looked_for_input(&mut self, now: Time, found: bool) {
+        self.last_input = now;
+        self.flowing = found;
+    }
+
+    /// The sleep to take at `now` if the next datagram is due at `next`.
+    pub(crate) fn sleep(&self, now: Time, next: Option<Time>) -> Sleep {
+        let mut wake = now.plus_nanos(LONGEST_SLEEP_NS);
+        if let Some(next) = next {
+            wake = wake.min(next.max(self.last_release.plus_nanos(self.tick_ns)));
+        }
+        let mut for_input = true;
+        if let Some(every) = self.input_every_ns
+            && self.flowing
+        {
+            wake = wake.min(self.last_input.plus_nanos(every));
+            for_input = false;
+        }
+        let length = wake.nanos_since(now).saturating_sub(self.lateness_ns);
+        // At least some, to block: a sleep of nothing would make the loop a busy one.
+        Sleep { length: Duration::from_nanos(length.max(1)), for_input }
+    }
+
+    /// A sleep of `length` that nothing interrupted lasted from `began` to `now`.
+    pub(crate) fn slept(&mut self, length: Duration, began: Time, now: Time) {
+        let late = now.nanos_since(began + length).min(LATENESS_MAX_NS);
+        // A mean over about eight sleeps.
+        self.lateness_ns = (self.lateness_ns * 7 + late) / 8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_micros(50);
+
+    fn pace() -> Pace {
+        Pace::new(TICK, Duration::from_millis(40))
+    }
+
+    fn micros(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    #[test]
+    fn idle_sleeps_are_long_and_end_with_input() {
+        let sleep = pace().sleep(Time::from_secs(1), None);
+        assert_eq!(sleep, Sleep { length: Duration::from_millis(50), for_input: true });
+    }
+
+    #[test]
+    fn releases_are_a_tick_apart() {
+        let mut pace = pace();
+        let now = Time::from_secs(1);
+        assert_eq!(pace.release(now), now + micros(25));
+        assert_eq!(pace.sleep(now, Some(now + micros(30))).length, TICK);
+        assert_eq!(pace.sleep(now, Some(now + micros(300))).length, micros(300));
+    }
+
+    #[test]
+    fn flowing_input_is_looked_at_in_intervals() {
+        let mut pace = pace();
+        let now = Time::from_secs(1);
+        assert!(!pace.input_is_due(now));
+        pace.looked_for_input(now, true);
+        assert_eq!(pace.sleep(now, None), Sleep { length: micros(500), for_input: false });
+        assert!(!pace.input_is_due(now + micros(499)));
+        assert!(pace.input_is_due(now + micros(500)));
+        pace.looked_for_input(now + micros(500), false);
+        assert!(pace.sleep(now + micros(500), None).for_input);
+    }
+
+    #[test]
+    fn short_delays_wake_for_each_input() {
+        let mut pace = Pace::new(TICK, micros(150));
+        pace.looked_for_input(Time::from_secs(1), true);
+        assert!(pace.sleep(Time::from_secs(1), None).for_input);
+        assert!(!pace.input_is_due(Time::from_secs(2)));
+    }
+
+    #[test]
+    fn lateness_is_learnt_and_bounded() {
+        let mut pace = pace();
+        let now = Time::from_secs(1);
+        for _ in 0..100 {
+            pace.slept(micros(100), now, now + micros(160));
+        }
+        let length = pace.sleep(now, Some(now + micros(1_000))).length;
+        assert!((micros(940)..micros(941)).contains(&length), "{length:?}");
+        for _ in 0..100 {
+            pace.slept(micros(100), now, now + Duration::from_secs(1));
+        }
+        let length = pace.sleep(now, Some(now + micros(1_000))).length;
+        assert!((micros(800)..micros(801)).contains(&length), "{length:?}");
+        assert_eq!(pace.sleep(now, Some(now + micros(10))).length, Duration::from_nanos(1));
+    }
+}
