@@ -45,23 +45,21 @@ class Process:
                 self.usage = usage
         return self.usage is not None
 
-    def wait(self, deadline):
-        while not self.poll():
-            if time.monotonic() > deadline:
-                raise Failed(f"{self.name} does not end: {self.stderr()}")
-            time.sleep(0.02)
-
     def kill(self):
         if not self.poll():
             os.kill(self.pid, signal.SIGKILL)
-            self.wait(time.monotonic() + 10)
+            while not self.poll():
+                time.sleep(0.02)
         self.out.close()
         self.err.close()
 
-    def result(self):
-        """The JSON document on standard output, or its last line."""
+    def check_exit(self):
+        """Raises if the child has ended with anything but success."""
         if self._popen.returncode != 0:
             raise Failed(f"{self.name}: exit {self._popen.returncode}: {self.stderr()}")
+
+    def result(self):
+        """The JSON document on standard output, or its last line."""
         self.out.seek(0)
         text = self.out.read().strip()
         for candidate in (text, text.rpartition("\n")[2]):
@@ -96,9 +94,7 @@ def measure(receiver, sender, port, namespaces, seconds):
         _wait_for_port(processes[0], port)
         began, before = time.monotonic(), machine.busy_s()
         processes.append(Process(sender, namespaces[1]))
-        deadline = time.monotonic() + seconds + 40
-        for process in reversed(processes):
-            process.wait(deadline)
+        _wait_for_all(processes, began + seconds + 40)
         own, busy = (after - start for after, start in zip(machine.busy_s(), before))
         elapsed = time.monotonic() - began
         received, sent = (process.result() for process in processes)
@@ -118,6 +114,19 @@ def measure(receiver, sender, port, namespaces, seconds):
     finally:
         for process in processes:
             process.kill()
+
+
+def _wait_for_all(processes, deadline):
+    """Until all have ended well; the first that fails ends the run."""
+    running = list(processes)
+    while running:
+        for process in [p for p in running if p.poll()]:
+            process.check_exit()
+            running.remove(process)
+        if running and time.monotonic() > deadline:
+            names = ", ".join(f"{p.name} ({p.stderr()})" for p in running)
+            raise Failed(f"does not end: {names}")
+        time.sleep(0.02)
 
 
 def _receiver_side(received, sent):

@@ -217,6 +217,8 @@ class Bench:
             text = f"failed: {record['error']}"
         else:
             text = f"{record['bits_per_second'] / 1e9:7.2f} Gb/s"
+            if record["receiver"].get("lost"):
+                text += f"  {record['receiver']['lost']} lost"
             if record["disturbance_cores"] > machine.DISTURBED_CORES:
                 text += f"  disturbed, {record['disturbance_cores']:.2f} cores"
         where = f"{record['case']:20} {record['turn'] + 1:2} {record['system']:15}"

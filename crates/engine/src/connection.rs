@@ -280,7 +280,7 @@ impl Connection {
     }
 
     /// Whether nothing more is to be sent or waited for.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         matches!(self.life, Life::Over(_))
     }
 
@@ -682,6 +682,7 @@ impl Connection {
     }
 
     fn schedule_ack(&mut self, now: Time) {
+        if std::env::var("DBG").is_ok() { eprintln!("{now:?} id {} point {:?} highest {:?} {:?} outack {:?}", self.id, self.receive.point(), self.receive.highest(), self.receive.dbg(), self.outbox.ack); }
         if self.outbox.ack.is_some() {
             return;
         }

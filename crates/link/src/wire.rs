@@ -102,7 +102,6 @@ impl<P: Packet> Wire<P> {
             stats.dropped_blackout += 1;
             return;
         }
-        self.release_held(sent_at.plus_nanos(self.delay_ns));
         let copy = self.rngs.duplicate.chance(self.duplicate.value()).then(|| packet.clone());
         self.propagate(sent_at, packet, stats);
         if let Some(copy) = copy {
@@ -202,7 +201,7 @@ impl<P: Packet> Wire<P> {
     fn pass_held(&mut self, at: Time) {
         let mut index = 0;
         while let Some(held) = self.held.get_mut(index) {
-            // One due before `at` is not passed by this packet.
+            // One that comes before is not passed, even if nobody has asked for it yet.
             if held.deadline > at {
                 held.to_pass -= 1;
             }
@@ -214,7 +213,7 @@ impl<P: Packet> Wire<P> {
         }
     }
 
-    /// Lets go what nothing that is still to be sent can pass: its deadline is at or before `now`.
+    /// Lets go those that have waited for long enough.
     fn release_held(&mut self, now: Time) {
         let mut index = 0;
         while let Some(held) = self.held.get(index) {

@@ -145,10 +145,10 @@ fn polling_ahead_of_a_late_offer_does_not_empty_the_queue_early() {
         ..LinkConfig::default()
     };
     let mut link = Link::new(config, 1);
-    assert!(link.offer(Time::ZERO, Probe::new(0, 1_500)).is_ok());
-    assert!(link.poll(Time::from_millis(2)).is_none());
+    assert!(link.offer(Time::from_millis(20), Probe::new(0, 1_500)).is_ok());
+    assert!(link.poll(Time::from_millis(22)).is_none());
     // Stamped before that poll, within the transmission of the first packet.
-    assert!(link.offer(Time::from_nanos(500_000), Probe::new(1, 1_500)).is_err());
+    assert!(link.offer(Time::from_micros(20_500), Probe::new(1, 1_500)).is_err());
 }
 
 #[test]
@@ -260,6 +260,21 @@ fn a_packet_held_back_comes_by_its_deadline() {
     let times: Vec<u64> = out.iter().map(|(at, _)| at.as_micros()).collect();
     assert_eq!(times, [25_000, 26_000, 27_000, 28_000]);
     assert_eq!(ids(&out), [0, 1, 2, 3]);
+}
+
+/// Fewer pass in time than it is held back for, so each comes at its deadline; those that come
+/// later change nothing about it, whether or not the link was polled in between.
+#[test]
+fn a_deadline_comes_before_the_next_packet() {
+    let config =
+        LinkConfig { reorder: Some("50%:1/5ms".parse().unwrap()), ..LinkConfig::default() };
+    let mut link = offered(config, 1_000, 100, 10_000_000);
+    let out = drain(&mut link);
+    assert_eq!(ids(&out), (0..1_000).collect::<Vec<_>>());
+    let late = |(at, probe): &(Time, Probe)| at.as_nanos() - probe.id * 10_000_000;
+    assert!(out.iter().all(|arrival| late(arrival) == 0 || late(arrival) == 5_000_000));
+    let held = out.iter().filter(|arrival| late(arrival) > 0).count() as u64;
+    assert_eq!(held, link.stats().reordered);
 }
 
 #[test]

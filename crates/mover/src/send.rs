@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use rustix::fs::{Stat, fstat};
+
 use crate::digest::{ContentHasher, Digest};
 use crate::error::SendError;
 use crate::extents::{Extent, Extents};
@@ -47,7 +49,7 @@ impl Default for SendOptions {
 /// a slash follows it; those of the tree are never followed. Sockets, named pipes and devices are
 /// left out with an [`Event::Skipped`]. Each of several hard links is sent as a file of its own.
 /// Modes, access and modification times and holes are kept; owners, extended attributes and
-/// access lists are not.
+/// access lists are not. Directories may be nested [`MAX_DEPTH`](crate::frame::MAX_DEPTH) deep.
 ///
 /// An entry that cannot be read, or changes while it is read, does not stop the others: it is
 /// shown as [`Event::Failed`], and the transfer ends as [`SendError::Incomplete`]. `Ok` means that
@@ -130,7 +132,7 @@ impl From<io::Error> for Stop {
     }
 }
 
-struct Sending<'a, W> {
+struct Sending<'a, W: Write> {
     out: FrameWriter<W>,
     shared: &'a Shared,
     options: &'a SendOptions,
@@ -203,13 +205,7 @@ impl<W: Write> Sending<'_, W> {
         Ok(())
     }
 
-    fn file(
-        &mut self,
-        walk: &Walk,
-        found: &Found,
-        file: &File,
-        before: &rustix::fs::Stat,
-    ) -> Result<(), Stop> {
+    fn file(&mut self, walk: &Walk, found: &Found, file: &File, before: &Stat) -> Result<(), Stop> {
         let (size, attributes) = (inode::size(before), inode::attributes(before));
         self.announce(&Frame::File { name: walk.name(found), attributes, size })?;
         let mut extents = Extents::new(file, size, inode::may_have_holes(before));
@@ -370,7 +366,20 @@ impl<W: Write> Sending<'_, W> {
         let summary = Summary { tally, data_bytes, skipped: self.skipped, transcript };
         match self.failures.count {
             0 => Ok(summary),
-            _ => Err(SendError::Incomplete { summary, failures: self.failures }),
+            _ => {
+                let failures = std::mem::take(&mut self.failures);
+                Err(SendError::Incomplete { summary, failures })
+            }
+        }
+    }
+}
+
+impl<W: Write> Drop for Sending<'_, W> {
+    /// The observer is the caller's and may panic. The listener would then wait for a peer that
+    /// waits for us; the peer's answer to an abort lets it end.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.abort(AbortReason::Failed, b"the sender failed");
         }
     }
 }
@@ -402,12 +411,15 @@ fn read_full(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
 }
 
 /// A file that was written to meanwhile may have been read half old, half new.
-fn unchanged(file: &File, before: &rustix::fs::Stat) -> io::Result<()> {
-    let after = rustix::fs::fstat(file)?;
+fn unchanged(file: &File, before: &Stat) -> io::Result<()> {
+    let after = fstat(file)?;
     let modified = |stat| inode::attributes(stat).modified;
-    if inode::size(&after) == inode::size(before) && modified(&after) == modified(before) {
-        Ok(())
-    } else {
-        Err(changed())
+    if inode::size(&after) != inode::size(before) || modified(&after) != modified(before) {
+        return Err(changed());
+    }
+    // Files of procfs and the like say that they are empty and are not.
+    match read_full(file, &mut [0], inode::size(before))? {
+        0 => Ok(()),
+        _ => Err(io::Error::other("has more content than its size says")),
     }
 }

@@ -7,7 +7,6 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 
 use farhaul_mover::digest::ContentHasher;
 use farhaul_mover::frame::{
@@ -279,9 +278,7 @@ fn a_wrong_digest_keeps_nothing() {
     let (received, answer) = script.play(&place.into);
     let error = received.unwrap_err();
     assert_eq!(error.exit_code(), 4);
-    assert!(
-        matches!(error, ReceiveError::VerificationFailed { path } if path == PathBuf::from("f"))
-    );
+    assert!(matches!(error, ReceiveError::VerificationFailed { path } if path == *"f"));
     place.assert_arrived(&["d", "d/good", "f"]);
     assert_eq!(fs::read(place.into.join("f")).unwrap(), b"the old one");
     let abort = Frame::Abort { reason: AbortReason::Verification, text: b"f" };

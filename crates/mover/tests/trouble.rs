@@ -7,11 +7,15 @@ mod common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use farhaul_mover::frame::MAX_DEPTH;
-use farhaul_mover::{Cancel, Event, ReceiveError, ReceiveOptions, SendError, SendOptions, Special};
+use farhaul_mover::{
+    Cancel, Event, ReceiveError, ReceiveOptions, SendError, SendOptions, Special, receive, send,
+};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -258,6 +262,45 @@ fn a_cancelled_receiver_ends_both() {
     }
     assert!(!place.into.join("from/big").exists());
     assert_no_leftovers(place.dir.path());
+}
+
+#[test]
+fn an_observer_that_panics_leaves_nobody_waiting() {
+    let place = place();
+    dense(&place.from.join("big"), 8 * MB);
+    let (near, far) = UnixStream::pair().unwrap();
+    let into = place.into.clone();
+    let receiver = thread::spawn(move || {
+        receive(&into, (&far, &far), &ReceiveOptions::default(), &mut |_| {})
+    });
+    let sources = [place.from.clone()];
+    let sending = AssertUnwindSafe(|| {
+        send(&sources, (&near, &near), &without_counting(), &mut |event| {
+            assert!(!matches!(event, Event::Progress(p) if p.data_bytes > 0), "the observer's");
+        })
+    });
+    let panic = catch_unwind(sending).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"the observer's"));
+    match receiver.join().unwrap() {
+        Err(ReceiveError::Remote { message }) => assert_eq!(message, "the sender failed"),
+        other => panic!("{other:?}"),
+    }
+    assert_no_leftovers(place.dir.path());
+}
+
+#[test]
+fn a_file_that_hides_its_size_fails_instead_of_arriving_empty() {
+    let hiding = Path::new("/proc/self/status");
+    if fs::metadata(hiding).map_or(true, |meta| meta.len() > 0) {
+        eprintln!("skipped: no procfs");
+        return;
+    }
+    let place = place();
+    let (sent, _) = transfer(&[hiding.into(), place.from.join("small")], &place.into);
+    let Err(SendError::Incomplete { failures, .. }) = sent else { panic!("{sent:?}") };
+    assert_eq!(failures.count, 1);
+    assert!(failures.first[0].text.ends_with("has more content than its size says"));
+    assert_eq!(paths(&place.into), [PathBuf::from("small")]);
 }
 
 #[test]

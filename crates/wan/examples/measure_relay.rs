@@ -83,6 +83,8 @@ fn measure(
     span: Duration,
 ) -> Result<Vec<Arrival>, Box<dyn Error>> {
     let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    // Room for the moments when others have the processor.
+    socket2::SockRef::from(&receiver).set_recv_buffer_size(16 << 20)?;
     receiver.set_read_timeout(Some(Duration::from_millis(500)))?;
     let mut config = RelayConfig::new("127.0.0.1:0".parse()?, receiver.local_addr()?);
     config.forward = link.clone();

@@ -1,11 +1,13 @@
 //! Non-blocking UDP sockets in batches, and waiting for them. All system calls without a safe
-//! wrapper are in this file.
+//! wrapper are in this module.
 //!
 //! Segmentation offload on both sides (`UDP_GRO`, `UDP_SEGMENT`): a sender's super-packet arrives in
 //! one piece with the size of its segments, and datagrams of one size to one address leave in one.
 //! Where the kernel refuses, datagrams travel one by one.
 
 #![allow(unsafe_code)]
+
+mod wait;
 
 use std::cell::Cell;
 use std::io;
@@ -16,6 +18,8 @@ use std::ptr;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Type};
+
+pub(crate) use wait::{Poller, set_timer_slack, sleep};
 
 /// Messages per system call; more gain nothing.
 const MESSAGES: usize = 16;
@@ -68,18 +72,16 @@ pub(crate) struct Sent {
     pub bytes: u64,
 }
 
-/// Sleeps until sockets can be read.
-#[derive(Debug, Default)]
-pub(crate) struct Poller {
-    fds: Vec<libc::pollfd>,
-}
-
 impl Socket {
     /// A socket bound to `address`.
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket =
             socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
+        if address.is_ipv6() {
+            // The system's default, unless its administrator chose otherwise.
+            socket.set_only_v6(false)?;
+        }
         socket.bind(&address.into())?;
         let socket = Socket { inner: socket.into(), segmentation: Cell::new(true) };
         for (force, plain) in
@@ -208,7 +210,9 @@ impl Socket {
                     }
                     return;
                 }
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => self.wait_for_room(),
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
+                    wait::for_room(self, ROOM_WAIT)
+                }
                 // A connected socket reports an ICMP error instead of sending, once; the others
                 // are worth one more try as well.
                 _ => {}
@@ -262,17 +266,6 @@ impl Socket {
             )
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-    }
-
-    fn wait_for_room(&self) {
-        let mut poller = Poller::default();
-        poller.fds.push(libc::pollfd {
-            fd: self.inner.as_raw_fd(),
-            events: libc::POLLOUT,
-            revents: 0,
-        });
-        // Whatever the outcome, the next attempt tells.
-        let _ = poller.wait(ROOM_WAIT);
     }
 
     fn set_option(
@@ -344,60 +337,6 @@ impl Inbox {
             })
         })
     }
-}
-
-impl Poller {
-    /// Watches these sockets for input, in this order, and no others.
-    pub(crate) fn watch<'a>(&mut self, sockets: impl Iterator<Item = &'a Socket>) {
-        self.fds.clear();
-        self.fds.extend(sockets.map(|socket| libc::pollfd {
-            fd: socket.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        }));
-    }
-
-    /// Sleeps until a watched socket has something to say or `timeout` is over. Returns whether one
-    /// has. A signal ends the sleep as well.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
-        ppoll(&mut self.fds, timeout)
-    }
-
-    /// Whether the last [`wait`](Poller::wait) found input, or an error, on the watched socket of
-    /// this number.
-    pub(crate) fn is_ready(&self, index: usize) -> bool {
-        self.fds.get(index).is_some_and(|fd| fd.revents != 0)
-    }
-}
-
-/// Sleeps for `span`; a signal ends it earlier. Unlike the standard library's sleep it does not go
-/// on after a signal.
-pub(crate) fn sleep(span: Duration) -> io::Result<()> {
-    ppoll(&mut [], span).map(|_| ())
-}
-
-/// Makes the calling thread's sleeps end on time instead of up to 50 us late.
-pub(crate) fn set_timer_slack() {
-    let slack_ns: libc::c_ulong = 1;
-    // SAFETY: this option takes one integer argument and no pointer. Failure leaves the default.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
-}
-
-fn ppoll(fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<bool> {
-    let timeout = libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos() as _,
-    };
-    // SAFETY: `fds` is an exclusively borrowed array of the stated length, `timeout` is living and
-    // only read, and a null signal mask leaves the mask alone.
-    let ready = unsafe {
-        libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &raw const timeout, ptr::null())
-    };
-    if ready >= 0 {
-        return Ok(ready > 0);
-    }
-    let error = io::Error::last_os_error();
-    if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) }
 }
 
 /// How many of the first packets can go as one super-packet: one size, the last one may be smaller.

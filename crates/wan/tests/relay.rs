@@ -316,6 +316,27 @@ fn held_memory_is_bounded() {
     assert_eq!(stats.dropped_memory, 10);
 }
 
+/// What came before the relay looked is dated by the kernel's stamp. So the wire, cut for the first
+/// nanosecond of the relay's time only, loses a datagram that had come before the relay ran.
+#[test]
+fn arrivals_are_dated_by_the_kernel() {
+    let (client, server) = (endpoint(), endpoint());
+    let deadline = Instant::now() + PATIENCE;
+    // The kernel takes a moment to begin stamping after the first socket asked for it.
+    while Instant::now() < deadline {
+        let blackouts = vec!["0s+1ns".parse().unwrap()];
+        let forward = LinkConfig { blackouts, ..LinkConfig::default() };
+        let relay = Relay::bind(RelayConfig { forward, ..config(&server) }).unwrap();
+        client.send_to(b"early", relay.local_addr()).unwrap();
+        let relay = relay.spawn().unwrap();
+        wait_for(&relay, |stats| stats.forward.received == 1);
+        if relay.stop().unwrap().forward.link.dropped_blackout == 1 {
+            return;
+        }
+    }
+    panic!("never dated before the start");
+}
+
 /// More comes at once than the queue holds: it keeps that many and drops the rest.
 #[test]
 fn a_full_queue_drops() {

@@ -28,8 +28,18 @@ pub(crate) struct Pace {
     lateness_ns: u64,
     last_release: Time,
     last_input: Time,
-    /// Whether input was found when it was looked for last.
-    flowing: bool,
+    last_look: Look,
+}
+
+/// What a look for input has shown, in ascending order of what is left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Look {
+    /// There was none.
+    Nothing,
+    /// There was some, and all of it was taken.
+    Drained,
+    /// There may be more.
+    More,
 }
 
 /// A sleep to take.
@@ -51,7 +61,7 @@ impl Pace {
             lateness_ns: 0,
             last_release: Time::ZERO,
             last_input: Time::ZERO,
-            flowing: false,
+            last_look: Look::Nothing,
         }
     }
 
@@ -64,34 +74,41 @@ impl Pace {
 
     /// Whether to look for input without having been woken by it.
     pub(crate) fn input_is_due(&self, now: Time) -> bool {
-        match self.input_every_ns {
-            Some(every) if self.flowing => now >= self.last_input.plus_nanos(every),
-            _ => false,
-        }
+        self.next_look().is_some_and(|next| now >= next)
     }
 
     /// Input has been looked for.
-    pub(crate) fn looked_for_input(&mut self, now: Time, found: bool) {
+    pub(crate) fn looked_for_input(&mut self, now: Time, look: Look) {
         self.last_input = now;
-        self.flowing = found;
+        self.last_look = look;
     }
 
-    /// The sleep to take at `now` if the next datagram is due at `next`.
-    pub(crate) fn sleep(&self, now: Time, next: Option<Time>) -> Sleep {
+    /// The sleep to take at `now` if the next datagram is due at `next`; `None` to go on at once.
+    pub(crate) fn sleep(&self, now: Time, next: Option<Time>) -> Option<Sleep> {
+        // After a stall each round takes in a limited batch. Sleeps in between would be added to
+        // what else delays the thread, and the socket's buffer would never be emptied.
+        if self.last_look == Look::More {
+            return None;
+        }
         let mut wake = now.plus_nanos(LONGEST_SLEEP_NS);
         if let Some(next) = next {
             wake = wake.min(next.max(self.last_release.plus_nanos(self.tick_ns)));
         }
-        let mut for_input = true;
-        if let Some(every) = self.input_every_ns
-            && self.flowing
-        {
-            wake = wake.min(self.last_input.plus_nanos(every));
-            for_input = false;
-        }
+        let next_look = self.next_look();
+        wake = next_look.map_or(wake, |next| wake.min(next));
         let length = wake.nanos_since(now).saturating_sub(self.lateness_ns);
         // At least some, to block: a sleep of nothing would make the loop a busy one.
-        Sleep { length: Duration::from_nanos(length.max(1)), for_input }
+        let length = Duration::from_nanos(length.max(1));
+        Some(Sleep { length, for_input: next_look.is_none() })
+    }
+
+    /// When to look for input next; `None`: when it comes.
+    fn next_look(&self) -> Option<Time> {
+        match self.last_look {
+            Look::Nothing => None,
+            Look::Drained => self.input_every_ns.map(|every| self.last_input.plus_nanos(every)),
+            Look::More => Some(self.last_input),
+        }
     }
 
     /// A sleep of `length` that nothing interrupted lasted from `began` to `now`.
@@ -119,7 +136,7 @@ mod tests {
     #[test]
     fn idle_sleeps_are_long_and_end_with_input() {
         let sleep = pace().sleep(Time::from_secs(1), None);
-        assert_eq!(sleep, Sleep { length: Duration::from_millis(50), for_input: true });
+        assert_eq!(sleep, Some(Sleep { length: Duration::from_millis(50), for_input: true }));
     }
 
     #[test]
@@ -127,8 +144,8 @@ mod tests {
         let mut pace = pace();
         let now = Time::from_secs(1);
         assert_eq!(pace.release(now), now + micros(25));
-        assert_eq!(pace.sleep(now, Some(now + micros(30))).length, TICK);
-        assert_eq!(pace.sleep(now, Some(now + micros(300))).length, micros(300));
+        assert_eq!(pace.sleep(now, Some(now + micros(30))).unwrap().length, TICK);
+        assert_eq!(pace.sleep(now, Some(now + micros(300))).unwrap().length, micros(300));
     }
 
     #[test]
@@ -136,19 +153,35 @@ mod tests {
         let mut pace = pace();
         let now = Time::from_secs(1);
         assert!(!pace.input_is_due(now));
-        pace.looked_for_input(now, true);
-        assert_eq!(pace.sleep(now, None), Sleep { length: micros(500), for_input: false });
+        pace.looked_for_input(now, Look::Drained);
+        let sleep = pace.sleep(now, None);
+        assert_eq!(sleep, Some(Sleep { length: micros(500), for_input: false }));
         assert!(!pace.input_is_due(now + micros(499)));
         assert!(pace.input_is_due(now + micros(500)));
-        pace.looked_for_input(now + micros(500), false);
-        assert!(pace.sleep(now + micros(500), None).for_input);
+        pace.looked_for_input(now + micros(500), Look::Nothing);
+        assert!(pace.sleep(now + micros(500), None).unwrap().for_input);
+    }
+
+    /// What a stall has left in the sockets is taken in without sleeping in between.
+    #[test]
+    fn a_backlog_of_input_allows_no_sleep() {
+        for delay in [Duration::ZERO, Duration::from_millis(40)] {
+            let mut pace = Pace::new(TICK, delay);
+            let now = Time::from_secs(1);
+            pace.looked_for_input(now, Look::More);
+            assert_eq!(pace.sleep(now, Some(now)), None);
+            assert!(pace.input_is_due(now));
+            pace.looked_for_input(now, Look::Drained);
+            assert!(pace.sleep(now, None).is_some());
+            assert!(!pace.input_is_due(now));
+        }
     }
 
     #[test]
     fn short_delays_wake_for_each_input() {
         let mut pace = Pace::new(TICK, micros(150));
-        pace.looked_for_input(Time::from_secs(1), true);
-        assert!(pace.sleep(Time::from_secs(1), None).for_input);
+        pace.looked_for_input(Time::from_secs(1), Look::Drained);
+        assert!(pace.sleep(Time::from_secs(1), None).unwrap().for_input);
         assert!(!pace.input_is_due(Time::from_secs(2)));
     }
 
@@ -159,13 +192,16 @@ mod tests {
         for _ in 0..100 {
             pace.slept(micros(100), now, now + micros(160));
         }
-        let length = pace.sleep(now, Some(now + micros(1_000))).length;
+        let length = pace.sleep(now, Some(now + micros(1_000))).unwrap().length;
         assert!((micros(940)..micros(941)).contains(&length), "{length:?}");
         for _ in 0..100 {
             pace.slept(micros(100), now, now + Duration::from_secs(1));
         }
-        let length = pace.sleep(now, Some(now + micros(1_000))).length;
+        let length = pace.sleep(now, Some(now + micros(1_000))).unwrap().length;
         assert!((micros(800)..micros(801)).contains(&length), "{length:?}");
-        assert_eq!(pace.sleep(now, Some(now + micros(10))).length, Duration::from_nanos(1));
+        assert_eq!(
+            pace.sleep(now, Some(now + micros(10))).unwrap().length,
+            Duration::from_nanos(1)
+        );
     }
 }

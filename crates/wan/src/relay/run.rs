@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::socket::{self, Inbox, Poller, Socket};
 
 use super::flows::{FlowKey, Flows};
-use super::pace::Pace;
+use super::pace::{Look, Pace};
 use super::packet::{Datagram, Pool};
 use super::{DirectionStats, Ends, RelayConfig, RelayStats};
 
@@ -115,18 +115,15 @@ impl Runner {
     fn take_in(&mut self, polled: bool) -> io::Result<()> {
         let began = self.clock.now();
         let any = polled || self.poller.wait(Duration::ZERO)?;
-        let mut drained = true;
-        let mut found = false;
+        let mut look = Look::Nothing;
         for index in 0..=self.watched.len() {
             if any && self.poller.is_ready(index) {
                 let flow = index.checked_sub(1).map(|index| self.watched[index]);
-                let (some, all) = self.take_from(flow);
-                found |= some;
-                drained &= all;
+                look = look.max(self.take_from(flow));
             }
         }
-        self.pace.looked_for_input(began, found);
-        if drained {
+        self.pace.looked_for_input(began, look);
+        if look != Look::More {
             // Everything that came until then is in, so the queues' state can be settled.
             self.forward.link.advance(began);
             self.backward.link.advance(began);
@@ -135,34 +132,33 @@ impl Runner {
         Ok(())
     }
 
-    /// Reads the near socket (`None`) or that of a flow. Returns whether there was anything and
-    /// whether all of it has been read.
-    fn take_from(&mut self, flow: Option<FlowKey>) -> (bool, bool) {
-        let mut found = false;
+    /// Reads the near socket (`None`) or that of a flow, a number of batches at most.
+    fn take_from(&mut self, flow: Option<FlowKey>) -> Look {
+        let mut look = Look::Nothing;
         for _ in 0..BATCHES_IN_A_ROW {
             let now = self.clock.now();
             let received = match flow {
                 None => self.near.receive(&mut self.inbox),
                 Some(key) => match self.flows.touch(key, now) {
                     Some(flow) => flow.far.receive(&mut self.inbox),
-                    None => return (found, true),
+                    None => return look,
                 },
             };
             match received {
                 Ok(count) => {
-                    found = true;
+                    look = Look::Drained;
                     self.offer_inbox(flow);
                     if count < Inbox::MESSAGES {
-                        return (found, true);
+                        return look;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (found, true),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return look,
                 // An ICMP error that came back for something sent, or a passing shortage. The call
                 // has cleared it.
                 Err(_) => {}
             }
         }
-        (found, false)
+        Look::More
     }
 
     /// Offers the batch in the inbox to the link that it came for.
@@ -234,7 +230,7 @@ impl Runner {
         let events = [&self.forward, &self.backward].map(|lane| lane.link.next_event());
         let next = events.into_iter().flatten().min();
         let began = self.clock.now();
-        let sleep = self.pace.sleep(began, next);
+        let Some(sleep) = self.pace.sleep(began, next) else { return Ok(false) };
         let has_input = if sleep.for_input {
             self.poller.wait(sleep.length)?
         } else {

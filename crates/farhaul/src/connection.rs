@@ -1,0 +1,486 @@
+//! A blocking connection.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use farhaul_base::Time;
+use farhaul_engine::{Chunks, CloseReason, ConnectError, ConnectionId, Mode, SendError, Stats};
+
+use crate::endpoint::Endpoint;
+use crate::options::Options;
+use crate::pool::BLOCK;
+use crate::port::{Hooks, PortHandle, State};
+
+/// Received data is taken from the engine in pieces of about this size.
+const READ_AHEAD: usize = 256 << 10;
+/// The code of the error that tells a peer that what it sends cannot be written.
+pub(crate) const WRITE_FAILED: u32 = 4000;
+
+/// A connection to a peer: a duplex stream of bytes, or of messages.
+///
+/// It can be shared between threads by reference or by [`Connection::clone`]; one may read while
+/// another writes. Dropping the last handle closes it in the background; [`Connection::close`]
+/// also waits until everything has been delivered.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub port: PortHandle,
+    pub id: ConnectionId,
+    pub hooks: Arc<Hooks>,
+    peer: SocketAddr,
+    mode: Mode,
+    payload_size: usize,
+    /// Taken from the engine, not read yet.
+    chunks: Mutex<Chunks>,
+    timeouts: Mutex<Timeouts>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Timeouts {
+    read: Option<Duration>,
+    write: Option<Duration>,
+}
+
+/// How a message is delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageOptions {
+    /// It may be given up when it could not be delivered in this time; none: never.
+    pub ttl: Option<Duration>,
+    /// It is not delivered before messages sent earlier.
+    pub in_order: bool,
+}
+
+impl Connection {
+    /// Connects to `peer` from a port of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::connect`].
+    pub fn connect(peer: impl ToSocketAddrs, options: &Options) -> io::Result<Connection> {
+        let mut last = None;
+        for peer in peer.to_socket_addrs()? {
+            let endpoint = Endpoint::bind(options.bind_towards(peer), options)?;
+            match endpoint.connect(peer, options) {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::Error::other("the name has no address")))
+    }
+
+    /// Meets `peer`, which does the same towards `bind`: both sides connect, neither listens.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::connect`].
+    pub fn rendezvous(
+        bind: SocketAddr,
+        peer: SocketAddr,
+        options: &Options,
+    ) -> io::Result<Connection> {
+        Endpoint::bind(bind, options)?.rendezvous(peer, options)
+    }
+
+    /// Wraps a connection that is set up in the engine.
+    pub(crate) fn new(port: PortHandle, id: ConnectionId) -> io::Result<Connection> {
+        let mut state = port.lock();
+        let connection = state.endpoint.connection(id).ok_or(io::ErrorKind::NotConnected)?;
+        let (peer, mode) = (connection.peer(), connection.mode());
+        let payload_size = connection.payload_size();
+        let hooks = state.hooks(id);
+        drop(state);
+        let inner = Inner {
+            port,
+            id,
+            hooks,
+            peer,
+            mode,
+            payload_size,
+            chunks: Mutex::default(),
+            timeouts: Mutex::default(),
+        };
+        Ok(Connection { inner: Arc::new(inner) })
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.inner.peer
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.inner.port.socket.local_addr()
+    }
+
+    /// Stream or messages.
+    pub fn mode(&self) -> Mode {
+        self.inner.mode
+    }
+
+    /// Payload bytes of a full packet. Writes of whole multiples avoid copying at their ends.
+    pub fn payload_size(&self) -> usize {
+        self.inner.payload_size
+    }
+
+    /// Limits how long a read waits; none: for ever.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) {
+        lock(&self.inner.timeouts).read = timeout;
+    }
+
+    /// Limits how long a write waits for room; none: for ever.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) {
+        lock(&self.inner.timeouts).write = timeout;
+    }
+
+    /// Limits the sending rate, bits/s with headers; none: no limit.
+    pub fn set_max_bandwidth(&self, bits_per_second: Option<u64>) {
+        self.inner.update(|_, c| c.set_max_bandwidth(bits_per_second));
+    }
+
+    /// Replaces the congestion control law.
+    pub fn set_law(&self, law: &farhaul_control::Spec) {
+        let seed = getrandom::u64().unwrap_or_default();
+        self.inner.update(|now, c| c.set_law(now, law.build(seed)));
+    }
+
+    /// What the performance monitor tells; `clear`: [`Stats::recent`] begins anew.
+    ///
+    /// # Errors
+    ///
+    /// The connection is closed.
+    pub fn stats(&self, clear: bool) -> io::Result<Stats> {
+        let inner = &self.inner;
+        let now = inner.port.now();
+        let mut state = inner.port.lock();
+        state
+            .endpoint
+            .update(now, inner.id, |c| c.stats(now, clear))
+            .ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Sends all of `data`, which is kept by reference until it is acknowledged, not copied.
+    /// Waits while the send buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// As writing.
+    pub fn send_bytes(&self, data: Bytes) -> io::Result<()> {
+        let deadline = self.inner.write_deadline();
+        self.inner.send_when_room(deadline, |_, c| c.send_bytes(data.clone()))
+    }
+
+    /// Receives the next piece of the stream, by reference into the buffer it was received in.
+    /// None at the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// As reading.
+    pub fn recv_chunk(&self) -> io::Result<Option<Bytes>> {
+        let mut chunks = lock(&self.inner.chunks);
+        if chunks.is_empty() && !self.inner.fill(&mut chunks, READ_AHEAD)? {
+            return Ok(None);
+        }
+        Ok(chunks.pop())
+    }
+
+    /// Sends a message. Waits while the send buffer has no room for it.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::InvalidInput`] if it is larger than what the peer can take, or the
+    /// connection is a stream; else as writing.
+    pub fn send_message(&self, data: impl Into<Bytes>, how: MessageOptions) -> io::Result<()> {
+        let data = data.into();
+        let deadline = self.inner.write_deadline();
+        self.inner.send_when_room(deadline, |now, c| {
+            c.send_message(now, data.clone(), how.ttl, how.in_order)
+        })
+    }
+
+    /// Receives a message. None when the peer has closed.
+    ///
+    /// # Errors
+    ///
+    /// As reading.
+    pub fn recv_message(&self) -> io::Result<Option<Vec<u8>>> {
+        let inner = &self.inner;
+        let mut chunks = lock(&inner.chunks);
+        let mut found = false;
+        inner.wait_readable(|state| {
+            found = inner.update_locked(state, |_, c| c.read_message(&mut chunks)) == Some(true);
+            found
+        })?;
+        if !found {
+            return Ok(None);
+        }
+        inner.port.flush();
+        let mut message = vec![0; chunks.len()];
+        chunks.copy_to(&mut message);
+        Ok(Some(message))
+    }
+
+    /// Waits until everything written has been acknowledged by the peer.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke before.
+    pub fn wait_acknowledged(&self) -> io::Result<()> {
+        let inner = &self.inner;
+        let mut state = inner.port.lock();
+        loop {
+            match state.endpoint.connection(inner.id) {
+                Some(c) if c.flushed() => return Ok(()),
+                Some(c) if c.close_reason().is_none() => {}
+                Some(c) => return Err(closed_error(c.close_reason())),
+                None => return Err(closed_error(None)),
+            }
+            state = inner.hooks.writable.wait(state, None)?;
+        }
+    }
+
+    /// Closes, and waits until the peer has acknowledged everything and knows, or the linger time
+    /// is over. Other handles of the connection can read what had been received.
+    ///
+    /// # Errors
+    ///
+    /// Not everything was acknowledged.
+    pub fn close(self) -> io::Result<()> {
+        let inner = &self.inner;
+        inner.update(|now, c| c.close(now));
+        let mut state = inner.port.lock();
+        let gone = Arc::clone(&state.gone);
+        loop {
+            let reason = match state.endpoint.connection(inner.id) {
+                Some(c) if !c.is_over() => None,
+                Some(c) => Some((c.close_reason(), c.flushed())),
+                None => return Ok(()),
+            };
+            match reason {
+                None => {}
+                Some((_, true)) => return Ok(()),
+                Some((reason, false)) => return Err(closed_error(reason)),
+            }
+            state = gone.wait(state, None)?;
+        }
+    }
+
+    /// Closes at once: data not yet acknowledged may be lost.
+    pub fn abort(&self) {
+        self.inner.update(|now, c| c.abort(now));
+    }
+
+    /// Why the connection is over; none while it is not.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        let state = self.inner.port.lock();
+        match state.endpoint.connection(self.inner.id) {
+            Some(c) => c.close_reason(),
+            None => Some(CloseReason::Local),
+        }
+    }
+}
+
+impl Inner {
+    pub fn update<R>(
+        &self,
+        action: impl FnOnce(Time, &mut farhaul_engine::Connection) -> R,
+    ) -> Option<R> {
+        self.port.update(|now, state| state.endpoint.update(now, self.id, |c| action(now, c)))
+    }
+
+    /// The same with the state locked already; what follows is to be flushed later.
+    pub fn update_locked<R>(
+        &self,
+        state: &mut State,
+        action: impl FnOnce(Time, &mut farhaul_engine::Connection) -> R,
+    ) -> Option<R> {
+        let now = self.port.now();
+        state.endpoint.update(now, self.id, |c| action(now, c))
+    }
+
+    fn write_deadline(&self) -> Option<Instant> {
+        lock(&self.timeouts).write.map(|t| Instant::now() + t)
+    }
+
+    /// Tries `send` until it finds room.
+    fn send_when_room(
+        &self,
+        deadline: Option<Instant>,
+        mut send: impl FnMut(Time, &mut farhaul_engine::Connection) -> Result<(), SendError>,
+    ) -> io::Result<()> {
+        let mut state = self.port.lock();
+        loop {
+            match self.update_locked(&mut state, &mut send) {
+                Some(Ok(())) => break,
+                Some(Err(SendError::Full)) => {}
+                Some(Err(error)) => return Err(send_error(error)),
+                None => return Err(closed_error(None)),
+            }
+            state = self.hooks.writable.wait(state, deadline)?;
+        }
+        drop(state);
+        self.port.flush();
+        Ok(())
+    }
+
+    /// Takes received data, waiting for some; false at the end of the stream.
+    fn fill(&self, chunks: &mut Chunks, max: usize) -> io::Result<bool> {
+        if self.mode != Mode::Stream {
+            return Err(send_error(SendError::WrongMode));
+        }
+        self.wait_readable(|state| {
+            self.update_locked(state, |_, c| c.read(max, chunks));
+            !chunks.is_empty()
+        })?;
+        if !chunks.is_empty() {
+            self.port.flush_if_due();
+        }
+        Ok(!chunks.is_empty())
+    }
+
+    /// Waits until `take` finds something, or there is nothing more to come.
+    fn wait_readable(&self, mut take: impl FnMut(&mut State) -> bool) -> io::Result<()> {
+        let deadline = lock(&self.timeouts).read.map(|t| Instant::now() + t);
+        let mut state = self.port.lock();
+        loop {
+            if take(&mut state) {
+                return Ok(());
+            }
+            match state.endpoint.connection(self.id).map(|c| c.close_reason()) {
+                Some(None) => {}
+                Some(reason) => return end_of_input(reason),
+                None => return end_of_input(None),
+            }
+            state = self.hooks.readable.wait(state, deadline)?;
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.port.update(|now, state| {
+            state.remove_hooks(self.id);
+            state.endpoint.release(now, self.id, false);
+        });
+    }
+}
+
+impl Read for &Connection {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let mut chunks = lock(&self.inner.chunks);
+        if chunks.is_empty() && !self.inner.fill(&mut chunks, READ_AHEAD)? {
+            return Ok(0);
+        }
+        Ok(chunks.copy_to(buf))
+    }
+}
+
+impl Write for &Connection {
+    /// Copies as much of `buf` as one block holds and sends it; waits while there is no room.
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        // Whole packets, so that consecutive writes make full ones.
+        let payload = self.inner.payload_size;
+        let most = (BLOCK / payload * payload).max(payload.min(BLOCK));
+        let count = buf.len().min(most);
+        let mut block = self.inner.port.pool.take();
+        block.space()[..count].copy_from_slice(&buf[..count]);
+        self.send_bytes(block.freeze(count))?;
+        Ok(count)
+    }
+
+    /// Does nothing: what is written is on its way. See [`Connection::wait_acknowledged`].
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self).write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self).flush()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a reader is told when nothing more will come.
+pub(crate) fn end_of_input(reason: Option<CloseReason>) -> io::Result<()> {
+    match reason {
+        Some(CloseReason::Peer) => Ok(()),
+        reason => Err(closed_error(reason)),
+    }
+}
+
+/// The error for using a connection that is over.
+pub(crate) fn closed_error(reason: Option<CloseReason>) -> io::Error {
+    match reason {
+        Some(CloseReason::TimedOut) => io::Error::new(
+            io::ErrorKind::ConnectionAborted,
+            "the connection is broken: nothing has come from the peer for too long",
+        ),
+        Some(CloseReason::Peer) => {
+            io::Error::new(io::ErrorKind::BrokenPipe, "the peer has closed the connection")
+        }
+        Some(CloseReason::LingerTimeout) => io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the linger time ended before everything was acknowledged",
+        ),
+        _ => io::Error::new(io::ErrorKind::NotConnected, "the connection is closed"),
+    }
+}
+
+pub(crate) fn send_error(error: SendError) -> io::Error {
+    match error {
+        SendError::Closed(reason) => closed_error(Some(reason)),
+        SendError::TooLarge(most) => io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("the message is too large for the buffers of both sides: at most {most} bytes"),
+        ),
+        SendError::WrongMode => io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "streams carry bytes and message connections messages: the call is for the other",
+        ),
+        SendError::Peer(WRITE_FAILED) => {
+            io::Error::other("the peer cannot write what it receives")
+        }
+        SendError::Peer(code) => io::Error::other(format!("the peer reports error {code}")),
+        _ => io::ErrorKind::WouldBlock.into(),
+    }
+}
+
+/// The error for a connection that could not be set up.
+pub(crate) fn connect_error(error: ConnectError, network: Option<io::Error>) -> io::Error {
+    let kind = match error {
+        ConnectError::TimedOut => io::ErrorKind::TimedOut,
+        _ => io::ErrorKind::ConnectionRefused,
+    };
+    match network {
+        Some(network) if error == ConnectError::TimedOut => {
+            io::Error::new(network.kind(), format!("{error}: {network}"))
+        }
+        _ => io::Error::new(kind, error),
+    }
+}

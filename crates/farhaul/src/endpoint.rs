@@ -1,0 +1,186 @@
+//! A UDP port shared by many connections, and the listener on it.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use farhaul_engine::{Config, ConnectionId, EndpointCounters};
+use farhaul_udp::BufferSizes;
+
+use crate::connection::{Connection, connect_error};
+use crate::options::Options;
+use crate::port::{Port, PortHandle};
+
+/// Connections that may wait to be accepted when the options do not say.
+const BACKLOG: usize = 128;
+
+/// A UDP port. Any number of connections share it, outgoing and accepted ones.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub(crate) port: PortHandle,
+}
+
+impl Endpoint {
+    /// Opens a port at `addr`; port 0 lets the system choose.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be bound, or an option is out of range.
+    pub fn bind(addr: SocketAddr, options: &Options) -> io::Result<Endpoint> {
+        options.config.validate().map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        Ok(Endpoint { port: Port::open(addr, options)? })
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.port.socket.local_addr()
+    }
+
+    /// What the kernel granted for the socket's buffers. If that is little, bursts are kept short
+    /// enough to fit, which costs throughput on fast short paths.
+    pub fn kernel_buffers(&self) -> BufferSizes {
+        self.port.socket.buffers()
+    }
+
+    /// Packets that no connection took: malformed, forged or late.
+    pub fn counters(&self) -> EndpointCounters {
+        self.port.lock().endpoint.counters()
+    }
+
+    /// Connects to `peer`.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::TimedOut`] if nobody answers, [`io::ErrorKind::ConnectionRefused`] with the
+    /// reason ([`ConnectError`](farhaul_engine::ConnectError)) if the peer refuses.
+    pub fn connect(&self, peer: SocketAddr, options: &Options) -> io::Result<Connection> {
+        let id = self.start(peer, options, false)?;
+        self.wait_connected(id)
+    }
+
+    /// Meets `peer`, which does the same towards this port.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::connect`].
+    pub fn rendezvous(&self, peer: SocketAddr, options: &Options) -> io::Result<Connection> {
+        let id = self.start(peer, options, true)?;
+        self.wait_connected(id)
+    }
+
+    /// Begins to connect.
+    pub(crate) fn start(
+        &self,
+        peer: SocketAddr,
+        options: &Options,
+        rendezvous: bool,
+    ) -> io::Result<ConnectionId> {
+        let config = Config { rendezvous, ..self.config(options) };
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        self.port.update(|now, state| {
+            let id = state
+                .endpoint
+                .connect(now, peer, config)
+                .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+            state.hooks(id);
+            Ok(id)
+        })
+    }
+
+    fn wait_connected(&self, id: ConnectionId) -> io::Result<Connection> {
+        let mut state = self.port.lock();
+        let hooks = state.hooks(id);
+        loop {
+            if let Some(error) = state.endpoint.take_failure(id) {
+                state.remove_hooks(id);
+                drop(state);
+                return Err(connect_error(error, self.port.take_send_error()));
+            }
+            if state.endpoint.connection(id).is_some() {
+                drop(state);
+                return Connection::new(self.port.clone(), id);
+            }
+            state = hooks.writable.wait(state, None)?;
+        }
+    }
+
+    /// Takes connections on this port from now on.
+    ///
+    /// # Errors
+    ///
+    /// An option is out of range.
+    pub fn listen(&self, options: &Options) -> io::Result<Listener> {
+        let config = self.config(options);
+        let backlog = options.backlog.unwrap_or(BACKLOG);
+        self.port
+            .lock()
+            .endpoint
+            .listen(config, backlog)
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        Ok(Listener { endpoint: self.clone() })
+    }
+
+    fn config(&self, options: &Options) -> Config {
+        let mut config = options.config.clone();
+        config.burst_room = self.port.burst_room(config.burst_room);
+        config
+    }
+}
+
+/// Accepts connections.
+#[derive(Debug)]
+pub struct Listener {
+    pub(crate) endpoint: Endpoint,
+}
+
+impl Listener {
+    /// Listens at `addr`.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be bound, or an option is out of range.
+    pub fn bind(addr: impl ToSocketAddrs, options: &Options) -> io::Result<Listener> {
+        let mut last = None;
+        for addr in addr.to_socket_addrs()? {
+            match Endpoint::bind(addr, options) {
+                Ok(endpoint) => return endpoint.listen(options),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::Error::other("the name has no address")))
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.endpoint.local_addr()
+    }
+
+    /// The port it listens on.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Waits for a connection; the one that came first is accepted first.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    pub fn accept(&self) -> io::Result<Connection> {
+        let port = &self.endpoint.port;
+        let mut state = port.lock();
+        let acceptable = Arc::clone(&state.acceptable);
+        loop {
+            if let Some(id) = state.endpoint.accept() {
+                drop(state);
+                return Connection::new(port.clone(), id);
+            }
+            state = acceptable.wait(state, None)?;
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.endpoint.port.update(|now, state| state.endpoint.stop_listening(now));
+    }
+}
