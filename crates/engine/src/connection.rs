@@ -682,7 +682,6 @@ impl Connection {
     }
 
     fn schedule_ack(&mut self, now: Time) {
-        if std::env::var("DBG").is_ok() { eprintln!("{now:?} id {} point {:?} highest {:?} {:?} outack {:?}", self.id, self.receive.point(), self.receive.highest(), self.receive.dbg(), self.outbox.ack); }
         if self.outbox.ack.is_some() {
             return;
         }

@@ -117,17 +117,20 @@ impl LossList {
         Some(LossRange { first, last: first.plus(length.min(longest) - 1) })
     }
 
-    /// Makes room for windows of `window` packets. `from ..= to` spans all that is in the list.
-    pub fn grow(&mut self, window: u32, from: Seq, to: Seq) {
+    /// Makes room for windows of `window` packets. All that is in the list lies at `from` or after.
+    pub fn grow(&mut self, window: u32, from: Seq) {
         if window <= self.capacity() {
             return;
         }
         let mut larger = LossList::new(window);
+        // One packet further, and the first would be found a second time, as if it were the last.
+        let to = from.plus(self.mask);
         let mut at = from;
         while let Some(run) = self.next_range(at, to) {
             larger.insert(run);
             at = run.last.next();
         }
+        debug_assert_eq!(larger.len, self.len, "what is in the list lies within a window");
         *self = larger;
     }
 
@@ -242,7 +245,7 @@ mod tests {
         let start = Seq::new(Seq::MAX - 10);
         list.insert(LossRange { first: start, last: start.plus(3) });
         list.insert(LossRange { first: start.plus(20), last: start.plus(63) });
-        list.grow(100_000, start, start.plus(63));
+        list.grow(100_000, start);
         assert!(list.capacity() >= 100_000);
         assert_eq!(list.len(), 48);
         assert_eq!(list.first(start.plus(4), start.plus(63)), Some(start.plus(20)));

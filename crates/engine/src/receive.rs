@@ -98,7 +98,6 @@ impl ReceiveHalf {
         self.gaps.first(self.base, self.highest).unwrap_or(self.highest.next())
     }
 
-    pub fn dbg(&self) -> String { format!("base {:?} slot0 {:?} acks {:?}", self.base, self.buffer.slot(self.point().since(self.base) as u32), self.acks) }
     /// The highest sequence number that has come.
     pub fn highest(&self) -> Seq {
         self.highest

@@ -269,7 +269,7 @@ impl SendHalf {
             self.pair_open = seq.value().is_multiple_of(PROBE_INTERVAL);
             if self.buffer.in_flight() > self.loss.capacity() {
                 let wanted = self.buffer.in_flight() * 2;
-                self.loss.grow(wanted, self.una, seq);
+                self.loss.grow(wanted, self.una);
             }
             return Some((slot, seq));
         }

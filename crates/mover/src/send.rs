@@ -90,20 +90,7 @@ where
         if options.count {
             scope.spawn(|| scan(&sources, &stop_counting).map(|found| totals.set(found)));
         }
-        let mut sending = Sending {
-            out,
-            shared: &shared,
-            options,
-            observe,
-            totals: &totals,
-            totals_said: false,
-            hasher: ContentHasher::default(),
-            tally: Tally::default(),
-            bytes_done: 0,
-            data_bytes: 0,
-            skipped: 0,
-            failures: Failures::default(),
-        };
+        let mut sending = Sending::new(out, &shared, options, &totals, observe);
         let sent = sending.everything(&sources);
         stop_counting.store(true, Ordering::Relaxed);
         if matches!(sent, Err(Stop::Interrupted)) {
@@ -149,7 +136,30 @@ struct Sending<'a, W: Write> {
     failures: Failures,
 }
 
-impl<W: Write> Sending<'_, W> {
+impl<'a, W: Write> Sending<'a, W> {
+    fn new(
+        out: FrameWriter<W>,
+        shared: &'a Shared,
+        options: &'a SendOptions,
+        totals: &'a OnceLock<Totals>,
+        observe: &'a mut dyn FnMut(Event<'_>),
+    ) -> Self {
+        Sending {
+            out,
+            shared,
+            options,
+            observe,
+            totals,
+            totals_said: false,
+            hasher: ContentHasher::default(),
+            tally: Tally::default(),
+            bytes_done: 0,
+            data_bytes: 0,
+            skipped: 0,
+            failures: Failures::default(),
+        }
+    }
+
     fn everything(&mut self, sources: &[Source]) -> Result<(), Stop> {
         for source in sources {
             let mut walk = Walk::new(source.clone());
@@ -421,5 +431,38 @@ fn unchanged(file: &File, before: &Stat) -> io::Result<()> {
     match read_full(file, &mut [0], inode::size(before))? {
         0 => Ok(()),
         _ => Err(io::Error::other("has more content than its size says")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sending<'a>(
+        shared: &'a Shared,
+        options: &'a SendOptions,
+        totals: &'a OnceLock<Totals>,
+        observe: &'a mut dyn FnMut(Event<'_>),
+    ) -> Sending<'a, Vec<u8>> {
+        let out = FrameWriter::new(Vec::new(), 2 * (HEADER + CHUNK));
+        Sending::new(out, shared, options, totals, observe)
+    }
+
+    #[test]
+    fn a_sender_stops_when_the_receiver_has_said_its_last_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let sources = resolve(&[dir.path().to_owned()]).unwrap();
+        let (options, totals) = (SendOptions::default(), OnceLock::new());
+        let shared = Shared::default();
+        let mut ignore = |_: Event<'_>| {};
+        let all = sending(&shared, &options, &totals, &mut ignore).everything(&sources);
+        assert!(all.is_ok());
+        let last = listen(FrameReader::new(&[][..], MAX_REPLY), &shared);
+        assert!(matches!(last, LastWord::Closed));
+        let none = sending(&shared, &options, &totals, &mut ignore).everything(&sources);
+        assert!(matches!(none, Err(Stop::PeerSilent)));
+        options.cancel.cancel();
+        let none = sending(&shared, &options, &totals, &mut ignore).everything(&sources);
+        assert!(matches!(none, Err(Stop::Interrupted)));
     }
 }

@@ -13,7 +13,7 @@ use farhaul_mover::frame::{
     AbortReason, DecodeError, Frame, MAX_DATA, MAX_DEPTH, Preamble, Role, Tally, VERSION,
 };
 use farhaul_mover::name::BadName;
-use farhaul_mover::{ReceiveError, ReceiveOptions, Violation};
+use farhaul_mover::{ReceiveError, ReceiveOptions, Violation, receive};
 
 use common::{Script, assert_no_leftovers, attributes, frames, place};
 
@@ -376,6 +376,63 @@ fn enormous_claims_cost_nothing() {
         Err(other) => panic!("{other}"),
     }
     assert_no_leftovers(&place.into);
+}
+
+#[test]
+fn a_file_too_large_for_the_file_system_fails_once() {
+    let place = place();
+    let size = i64::MAX as u64;
+    let mut hasher = ContentHasher::default();
+    hasher.hole(size - 10);
+    hasher.data(&[1; 10]);
+    let script = Script::new()
+        .begin("f", size)
+        .frame(Frame::Hole { length: size - 10 })
+        .frame(Frame::Data(&[1; 5]))
+        .frame(Frame::Data(&[1; 5]))
+        .frame(Frame::FileEnd { digest: hasher.finish() })
+        .file("g", b"fine")
+        .end();
+    let (received, answer) = script.play(&place.into);
+    let told = frames(&answer).iter().filter(|f| matches!(f, Frame::Failed { .. })).count();
+    match received {
+        Ok(_) => assert_eq!(told, 0),
+        Err(ReceiveError::Incomplete { failures, .. }) => {
+            assert_eq!((failures.count, told), (1, 1));
+            place.assert_arrived(&["g"]);
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_file_lost_on_both_sides_counts_once() {
+    let place = place();
+    fs::create_dir(place.into.join("d")).unwrap();
+    let base = Script::new().begin("d", 10).frame(Frame::FileDropped);
+    let Frame::End { tally, transcript, .. } = base.honest_end() else { panic!() };
+    let (received, answer) =
+        base.frame(Frame::End { tally, omitted: 1, transcript }).play(&place.into);
+    let Err(ReceiveError::Incomplete { failures, .. }) = received else { panic!("{received:?}") };
+    assert_eq!(failures.count, 1);
+    assert!(matches!(frames(&answer).last(), Some(Frame::Receipt { failed: 0, .. })));
+}
+
+/// Otherwise closing the stream could lose the reason, and a sender that only writes never ends.
+#[test]
+fn a_receiver_that_gives_up_reads_on_until_the_sender_agrees() {
+    let place = place();
+    let mut script = Script::new().begin("f", 1 << 40);
+    for _ in 0..10 {
+        script = script.frame(Frame::Data(&[0; MAX_DATA]));
+    }
+    let agreed = Frame::Abort { reason: AbortReason::Agreed, text: b"" };
+    let script = script.frame(agreed);
+    let options = ReceiveOptions { max_bytes: Some(1), ..ReceiveOptions::default() };
+    let (mut rest, mut answer) = (&script.bytes[..], Vec::new());
+    let received = receive(&place.into, (&mut rest, &mut answer), &options, &mut |_| {});
+    assert!(matches!(received, Err(ReceiveError::OverLimit { .. })), "{received:?}");
+    assert_eq!(rest.len(), 0);
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl Gaps {
     /// `range` is missing, below a packet that has just come. `base`: the first packet that may be
     /// in the list; `window`: packets the list must be able to span from there.
     pub fn open(&mut self, now: Time, range: LossRange, base: Seq, window: u32) {
-        self.loss.grow(window, base, range.first);
+        self.loss.grow(window, base);
         self.loss.insert(range);
         self.fresh.push_back(Fresh {
             range,

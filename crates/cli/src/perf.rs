@@ -1,0 +1,84 @@
+//! `farhaul perf`: memory-to-memory measurement, in the habits of iperf3.
+
+mod channel;
+mod report;
+mod session;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::transport::{TransportArgs, resolve};
+use crate::units;
+
+/// Measure throughput between two memories.
+///
+/// One side listens (`farhaul perf --listen :9000`), the other connects and says what to measure.
+/// By default the connecting side sends.
+#[derive(Args, Debug)]
+pub struct PerfArgs {
+    /// The listening side's address
+    #[arg(value_name = "HOST:PORT", required_unless_present = "listen")]
+    peer: Option<String>,
+    /// Listen for tests at this address
+    #[arg(long, value_name = "ADDR", conflicts_with = "peer")]
+    listen: Option<String>,
+    /// End the listener after one test
+    #[arg(long, requires = "listen")]
+    once: bool,
+    /// How long to send
+    #[arg(short = 't', long, value_name = "SECS", value_parser = units::time, default_value = "10")]
+    time: Duration,
+    /// How much to send, instead of how long
+    #[arg(short = 'n', long, value_name = "BYTES", value_parser = units::size)]
+    bytes: Option<u64>,
+    /// Parallel connections
+    #[arg(short = 'P', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    parallel: u32,
+    /// The listening side sends
+    #[arg(short = 'R', long)]
+    reverse: bool,
+    /// Seconds between reports
+    #[arg(short = 'i', long, value_name = "SECS", value_parser = units::time, default_value = "1")]
+    interval: Duration,
+    /// What carries the data; both sides must agree
+    #[arg(long, value_enum, default_value = "udt")]
+    protocol: Protocol,
+    /// Only receive, without the handshake of the test: the peer may be any UDT v4 program
+    #[arg(long, conflicts_with_all = ["source", "reverse"])]
+    sink: bool,
+    /// Only send, without the handshake of the test
+    #[arg(long, conflicts_with = "reverse")]
+    source: bool,
+    /// Local address
+    #[arg(long, value_name = "ADDR")]
+    bind: Option<SocketAddr>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    transport: TransportArgs,
+}
+
+/// What carries the data of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// farhaul's own transport
+    Udt,
+    /// The kernel's TCP, for comparison
+    Tcp,
+}
+
+/// Runs the command.
+pub fn run(args: &PerfArgs) -> Result<()> {
+    if args.interval < Duration::from_millis(10) {
+        bail!("the interval is {:?}; it must be 10ms or more", args.interval);
+    }
+    match (&args.listen, &args.peer) {
+        (Some(addr), _) => session::serve(args, resolve(addr, "[::]")?),
+        (None, Some(peer)) => session::connect(args, resolve(peer, "localhost")?),
+        (None, None) => bail!("give HOST:PORT or --listen ADDR"),
+    }
+}

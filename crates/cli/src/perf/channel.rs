@@ -1,0 +1,165 @@
+//! Connections of a test, whatever carries them.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use anyhow::{Context, Result, bail};
+use farhaul::{Connection, Endpoint, Listener, Stats};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{PerfArgs, Protocol};
+use crate::transport::report_kernel_buffers;
+
+/// The longest line of the control connection.
+const MAX_LINE: usize = 1 << 20;
+
+/// One connection.
+#[derive(Clone)]
+pub enum Channel {
+    Udt(Connection),
+    Tcp(std::sync::Arc<TcpStream>),
+}
+
+impl Channel {
+    /// Transport statistics, where there are some.
+    pub fn stats(&self) -> Option<Stats> {
+        match self {
+            Channel::Udt(connection) => connection.stats(false).ok(),
+            Channel::Tcp(_) => None,
+        }
+    }
+
+    /// Writes everything out and closes.
+    pub fn close(self) -> io::Result<()> {
+        match self {
+            Channel::Udt(connection) => connection.close(),
+            Channel::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
+        }
+    }
+
+    /// Closes without waiting.
+    pub fn abort(&self) {
+        match self {
+            Channel::Udt(connection) => connection.abort(),
+            Channel::Tcp(stream) => {
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+        }
+    }
+}
+
+impl Read for Channel {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Channel::Udt(connection) => connection.read(buf),
+            Channel::Tcp(stream) => (&**stream).read(buf),
+        }
+    }
+}
+
+impl Write for Channel {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Channel::Udt(connection) => connection.write(buf),
+            Channel::Tcp(stream) => (&**stream).write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Makes connections to one peer.
+pub struct Connector<'a> {
+    args: &'a PerfArgs,
+    peer: SocketAddr,
+}
+
+impl<'a> Connector<'a> {
+    pub fn new(args: &'a PerfArgs, peer: SocketAddr) -> Self {
+        Connector { args, peer }
+    }
+
+    pub fn connect(&self) -> Result<Channel> {
+        let peer = self.peer;
+        match self.args.protocol {
+            Protocol::Tcp => {
+                let stream = TcpStream::connect(peer)
+                    .with_context(|| format!("cannot connect to {peer} by TCP"))?;
+                Ok(Channel::Tcp(stream.into()))
+            }
+            Protocol::Udt => {
+                let mut options = self.args.transport.options();
+                if let Some(bind) = self.args.bind {
+                    options = options.bind(bind);
+                }
+                let connection = Connection::connect(peer, &options)
+                    .with_context(|| format!("cannot connect to {peer}"))?;
+                Ok(Channel::Udt(connection))
+            }
+        }
+    }
+}
+
+/// Takes connections.
+pub enum Acceptor {
+    Udt(Listener),
+    Tcp(TcpListener),
+}
+
+impl Acceptor {
+    pub fn bind(args: &PerfArgs, addr: SocketAddr) -> Result<Self> {
+        let context = || format!("cannot listen at {addr}");
+        match args.protocol {
+            Protocol::Tcp => Ok(Acceptor::Tcp(TcpListener::bind(addr).with_context(context)?)),
+            Protocol::Udt => {
+                let options = args.transport.options();
+                let endpoint = Endpoint::bind(addr, &options).with_context(context)?;
+                report_kernel_buffers(&endpoint);
+                Ok(Acceptor::Udt(endpoint.listen(&options)?))
+            }
+        }
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Acceptor::Udt(listener) => Ok(listener.local_addr()),
+            Acceptor::Tcp(listener) => listener.local_addr(),
+        }
+    }
+
+    pub fn accept(&self) -> io::Result<Channel> {
+        match self {
+            Acceptor::Udt(listener) => listener.accept().map(Channel::Udt),
+            Acceptor::Tcp(listener) => listener.accept().map(|(s, _)| Channel::Tcp(s.into())),
+        }
+    }
+}
+
+/// Writes one line of JSON.
+pub fn send_line<T: Serialize>(channel: &mut Channel, message: &T) -> Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    channel.write_all(&line)?;
+    Ok(())
+}
+
+/// Reads one line of JSON.
+pub fn receive_line<T: DeserializeOwned>(channel: &mut Channel) -> Result<T> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        if channel.read(&mut byte)? == 0 {
+            bail!("the peer closed the connection in the middle of the test");
+        }
+        if byte[0] == b'\n' {
+            break;
+        }
+        line.push(byte[0]);
+        if line.len() > MAX_LINE {
+            bail!("the peer does not speak the protocol of farhaul perf");
+        }
+    }
+    serde_json::from_slice(&line).context("the peer does not speak the protocol of farhaul perf")
+}
