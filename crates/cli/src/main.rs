@@ -2,9 +2,11 @@
 
 mod output;
 mod perf;
+mod pipe;
 mod transport;
 mod units;
 mod usage;
+mod wan;
 
 use std::process::ExitCode;
 
@@ -21,12 +23,17 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Perf(Box<perf::PerfArgs>),
+    Pipe(Box<pipe::PipeArgs>),
+    #[command(subcommand)]
+    Wan(wan::WanCommand),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
         Command::Perf(args) => perf::run(args),
+        Command::Pipe(args) => pipe::run(args),
+        Command::Wan(command) => wan::run(command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

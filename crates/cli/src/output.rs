@@ -8,11 +8,16 @@ use serde::Serialize;
 /// Prints `value` as JSON, or lets `print` show it.
 pub fn emit<T: Serialize>(json: bool, value: &T, print: impl FnOnce(&T)) -> Result<()> {
     if json {
-        let mut out = std::io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, value)?;
-        writeln!(out)?;
+        emit_to(&mut std::io::stdout().lock(), value)?;
     } else {
         print(value);
     }
+    Ok(())
+}
+
+/// Writes `value` as JSON, with a line's end.
+pub fn emit_to<T: Serialize>(out: &mut dyn Write, value: &T) -> Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)?;
     Ok(())
 }

@@ -116,9 +116,10 @@ impl Udt {
 
     fn leave_slow_start(&mut self, view: &View, knobs: &mut Knobs) {
         self.phase = Phase::Avoidance;
-        let rate = view.delivery_rate.max(view.arrival_rate);
-        knobs.period_ns = if rate > 0.0 {
-            1e9 / rate
+        // A delivery rate without an arrival speed is that of the first few packets: it says less
+        // than the window that has been reached.
+        knobs.period_ns = if view.arrival_rate > 0.0 {
+            1e9 / view.delivery_rate.max(view.arrival_rate)
         } else {
             (view.rtt.as_nanos() as f64 + SYN_NS) / knobs.window.max(1.0)
         };

@@ -9,6 +9,9 @@ use farhaul_base::Time;
 const ARRIVALS: usize = 16;
 /// Dispersions that the capacity filter looks at.
 const PROBES: usize = 64;
+/// Entries from which either filter tells something: a first window's worth, so that a flow that
+/// leaves slow start at once is not left without an idea of the path.
+const ENOUGH: usize = 8;
 /// A train of at least this many packets that arrives at one instant counts as a dispersion of
 /// [`INSTANT_NS`] a packet: a path too fast to resolve, and what a kernel's own path can do.
 const INSTANT_TRAIN: u32 = 32;
@@ -171,9 +174,9 @@ impl<const N: usize> Window<N> {
     }
 
     /// Packets per second over the intervals between an eighth and eight times the median; 0 if
-    /// fewer than half remain, or the window is not half full.
+    /// no more than half remain, or there are too few.
     fn rate(&self) -> f64 {
-        if self.filled < N / 2 {
+        if self.filled < ENOUGH {
             return 0.0;
         }
         let mut sorted: [f64; N] = [f64::INFINITY; N];

@@ -17,7 +17,7 @@ use crate::config::{Config, Mode};
 use crate::handshake::{Agreement, own_fields};
 use crate::receive::{AckForm, Chunks, Payload, ReceiveHalf};
 use crate::rtt::Rtt;
-use crate::send::{AckOutcome, SendHalf, retransmission_timeout};
+use crate::send::{AckOutcome, REPAIR_WINDOWS, SendHalf, retransmission_timeout};
 use crate::stats::{Counters, Instant, Monitor, Stats};
 use crate::transmit::Transmit;
 
@@ -25,6 +25,12 @@ use crate::transmit::Transmit;
 const SHUTDOWNS: u32 = 5;
 /// The send buffer holds this much more than the windows, for the application to work ahead.
 const SEND_AHEAD: usize = 512 << 10;
+/// Round trips over which the packet-sending period that is really kept is measured. A window that
+/// is full for one, while a hole is repaired, is no reason to set the rate back; a host or a
+/// reader that is too slow is, and that lasts.
+const PERIOD_MEASURED_OVER: u32 = 8;
+/// Packets held back for less than this share of the time leave the sending rate what it was.
+const NEGLIGIBLE_SHORTFALL: f64 = 0.02;
 /// Peer laws' messages that wait to be sent.
 const MAX_CUSTOM_MESSAGES: usize = 64;
 /// The longest control packet.
@@ -116,8 +122,9 @@ pub struct Connection {
     arrival_rate: f64,
     capacity: f64,
     delivery: DeliveryRate,
-    /// Share of time in which the pacing could not be followed.
-    shortfall: f64,
+    /// The packet-sending period that was really kept when it was last measured, nanoseconds; 0
+    /// if it was the one in force.
+    real_period_ns: f64,
     outbox: Outbox,
     last_heard: Time,
     last_sent: Time,
@@ -167,7 +174,7 @@ impl DeliveryRate {
     fn on_ack(&mut self, now: Time, packets: u32, app_limited: bool, span: Duration) {
         self.packets += u64::from(packets);
         let elapsed = now - self.since;
-        if elapsed >= span.max(SYN) {
+        if elapsed >= span {
             let sample = self.packets as f64 / elapsed.as_secs_f64();
             if !app_limited || sample > self.rate {
                 self.rate =
@@ -229,7 +236,7 @@ impl Connection {
             arrival_rate: 0.0,
             capacity: 0.0,
             delivery: DeliveryRate { since: now, packets: 0, rate: 0.0 },
-            shortfall: 0.0,
+            real_period_ns: 0.0,
             outbox: Outbox::default(),
             last_heard: now,
             last_sent: now,
@@ -305,7 +312,7 @@ impl Connection {
 
     /// The send buffer's size: what the windows can have in flight, and some more to work ahead.
     fn send_limit(&self) -> usize {
-        let window = self.send.window().min(self.send.flow_window()) as usize;
+        let window = (REPAIR_WINDOWS * self.send.window()).min(self.send.flow_window()) as usize;
         (window * self.payload_size() + SEND_AHEAD).min(self.config.send_memory)
     }
 
@@ -606,13 +613,9 @@ impl Connection {
             }
         }
         let AckOutcome::Advanced(packets) = outcome else { return };
-        let (elapsed, share) = self.send.pacer.shortfall(now);
-        if elapsed >= SYN {
-            self.shortfall = share;
-            self.send.pacer.reset_shortfall(now);
-        }
+        let span = self.rtt.smoothed().max(SYN);
+        self.measure_period(now, span * PERIOD_MEASURED_OVER);
         let app_limited = self.send.take_app_limited();
-        let span = self.rtt.smoothed();
         self.delivery.on_ack(now, packets, app_limited, span);
         let next = ack.next;
         self.tell_law_limited(now, app_limited, |law, view, knobs| law.on_ack(next, view, knobs));
@@ -623,6 +626,18 @@ impl Connection {
         if self.was_full && self.send_space() >= self.send_limit() / 4 {
             self.was_full = false;
             self.events.writable = true;
+        }
+    }
+
+    /// What packets due and held back, by a window or by the host, made of the period. An absolute
+    /// value: a share would count again each time that the law starts from it.
+    fn measure_period(&mut self, now: Time, span: Duration) {
+        let (elapsed, share) = self.send.pacer.shortfall(now);
+        if elapsed >= span {
+            let held_back = share > NEGLIGIBLE_SHORTFALL;
+            let period = self.send.pacer.period_ns();
+            self.real_period_ns = if held_back { period / (1.0 - share) } else { 0.0 };
+            self.send.pacer.reset_shortfall(now);
         }
     }
 
@@ -637,7 +652,9 @@ impl Connection {
     fn on_nak(&mut self, now: Time, report: &LossReport<'_>) {
         // What a report may name is in flight: the sum bounds the work that it can cause.
         let named: u64 = report.ranges().map(|r| u64::from(r.len())).sum();
-        let fresh = self.rtt.smoothed() / 2;
+        // A report that comes sooner after a retransmission left before that could arrive.
+        let steady = self.rtt.smoothed().saturating_sub(self.rtt.variation());
+        let fresh = self.rtt.min().map_or(steady, |least| least.max(steady));
         let mut lost = Vec::new();
         let mut valid = named <= u64::from(self.send.buffer.in_flight()) + 65_536;
         if valid {
@@ -693,12 +710,14 @@ impl Connection {
     }
 
     /// Packets worth having in flight towards this side: twice the bandwidth-delay product, so
-    /// that the peer can double its rate each round trip, and what this host takes at once.
+    /// that the peer can double its rate each round trip, more while what has arrived waits behind
+    /// a hole, and what this host takes at once.
     fn window_target(&mut self, now: Time) -> u32 {
         let Some(rtt) = self.rtt.min() else { return u32::MAX };
         let span = rtt.max(SYN).as_nanos() as u64;
         let peak = self.receive.arrivals.peak_rate(now, span);
-        let product = 2.0 * peak * rtt.as_secs_f64();
+        let trips = f64::from(if self.receive.gaps.is_empty() { 2 } else { 2 * REPAIR_WINDOWS });
+        let product = trips * peak * rtt.as_secs_f64();
         (product.min(1e9) as u32).saturating_add(self.config.burst_room)
     }
 
@@ -825,7 +844,7 @@ impl Connection {
             arrival_rate: self.arrival_rate,
             delivery_rate: self.delivery.rate,
             capacity: self.capacity,
-            real_period_ns: self.send.pacer.period_ns() / (1.0 - self.shortfall),
+            real_period_ns: self.send.pacer.period_ns().max(self.real_period_ns),
             mss: self.agreement.wire_mss + ipv6_extra,
             in_flight: self.send.buffer.in_flight(),
             flow_window: self.send.flow_window(),

@@ -29,6 +29,10 @@ const MAX_RTO: Duration = Duration::from_secs(1);
 /// tells exactly what is missing, unless the receiver reports each loss once only.
 const EXPIRATIONS_TO_RESEND_ALL: u32 = 3;
 
+/// Windows that may be unacknowledged while a hole is repaired: one on the fly, and one for each of
+/// a few round trips that the repair may take if the retransmission is lost as well.
+pub const REPAIR_WINDOWS: u32 = 4;
+
 /// What an ACK came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckOutcome {
@@ -160,8 +164,14 @@ impl SendHalf {
         !self.loss.is_empty() || (self.buffer.has_unsent() && self.window_open())
     }
 
+    /// The congestion window limits the packets on the fly (gu05 §2.2.4). While the first packet not
+    /// acknowledged is known to be lost, what came after it waits at the receiver and cannot be
+    /// acknowledged: more may then be sent, or each loss would cost a round trip of silence.
     fn window_open(&self) -> bool {
-        self.buffer.in_flight() < self.window.min(self.flow_window())
+        let repairing = self.buffer.sent(0).is_some_and(|first| first.retransmitted)
+            || self.loss.contains(self.una);
+        let window = if repairing { REPAIR_WINDOWS * self.window } else { self.window };
+        self.buffer.in_flight() < window.min(self.flow_window())
     }
 
     /// Microseconds on the clock of data packets.

@@ -253,7 +253,7 @@ impl Connection {
     /// Not everything was acknowledged.
     pub fn close(self) -> io::Result<()> {
         let inner = &self.inner;
-        inner.update(|now, c| c.close(now));
+        self.shutdown();
         let mut state = inner.port.lock();
         let gone = Arc::clone(&state.gone);
         loop {
@@ -269,6 +269,12 @@ impl Connection {
             }
             state = gone.wait(state, None)?;
         }
+    }
+
+    /// Begins to close without waiting: what was written is still delivered, in the background, and
+    /// what had been received can still be read.
+    pub fn shutdown(&self) {
+        self.inner.update(|now, c| c.close(now));
     }
 
     /// Closes at once: data not yet acknowledged may be lost.

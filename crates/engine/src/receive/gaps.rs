@@ -113,8 +113,10 @@ impl Gaps {
     /// A packet turned out to have been overtaken by `distance` packets, by `late` in time.
     pub fn on_reordered(&mut self, distance: u32, late: Duration) {
         if let ReorderTolerance::Adaptive(max) = self.tolerance {
-            self.packets = self.packets.max(distance + 1).min(max);
-            self.wait = self.wait.max(late + late / 4).min(MAX_WAIT);
+            // Half as much again: the next one may come later, and each that is taken for a loss
+            // costs the sender an eighth of its rate.
+            self.packets = self.packets.max(distance + distance / 2 + 1).min(max);
+            self.wait = self.wait.max(late + late / 2).min(MAX_WAIT);
             self.calm = 0;
         }
     }
@@ -257,7 +259,7 @@ mod tests {
     fn tolerance_follows_the_reordering_seen() {
         let mut gaps = Gaps::new(ReorderTolerance::Adaptive(64));
         gaps.on_reordered(20, Duration::from_millis(8));
-        assert_eq!((gaps.tolerance(), gaps.wait), (21, Duration::from_millis(10)));
+        assert_eq!((gaps.tolerance(), gaps.wait), (31, Duration::from_millis(12)));
         gaps.on_reordered(500, Duration::from_secs(1));
         assert_eq!((gaps.tolerance(), gaps.wait), (64, MAX_WAIT));
         for _ in 0..100 {

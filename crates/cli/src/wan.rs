@@ -1,0 +1,237 @@
+//! `farhaul wan relay`: a path of a given rate, delay, queue and loss, made of real packets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use farhaul_link::{
+    Blackout, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, Reorder,
+};
+use farhaul_wan::{DirectionStats, PeerPort, Relay, RelayConfig, RelayStats};
+use serde::Serialize;
+
+use crate::transport::resolve;
+use crate::{output, units};
+
+/// Emulate a wide-area network path.
+#[derive(Subcommand, Debug)]
+pub enum WanCommand {
+    Relay(Box<RelayArgs>),
+}
+
+/// Pass UDP datagrams on as a long, narrow or lossy path would.
+///
+/// Needs no privileges. Clients talk to the relay's address; the target sees the relay.
+#[derive(Args, Debug)]
+pub struct RelayArgs {
+    /// Where clients send to
+    #[arg(long, value_name = "ADDR", requires = "to", required_unless_present = "between")]
+    listen: Option<String>,
+    /// Where their datagrams go
+    #[arg(long, value_name = "HOST:PORT")]
+    to: Option<String>,
+    /// Join two fixed addresses instead, as a rendezvous needs: each peer talks to the relay's
+    /// port on its side
+    #[arg(long, num_args = 2, value_names = ["LISTEN=PEER", "LISTEN=PEER"], conflicts_with = "listen")]
+    between: Option<Vec<String>>,
+    #[command(flatten)]
+    path: PathArgs,
+    /// What is random follows from this
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// End after this time; else when interrupted
+    #[arg(long = "for", value_name = "TIME", value_parser = units::time)]
+    lifetime: Option<Duration>,
+    /// Print one JSON document at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the path does, in each direction.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "The path, in each direction")]
+pub struct PathArgs {
+    /// Rate; no limit if not given
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<Rate>,
+    /// Rate of the way back, if it differs
+    #[arg(long, value_name = "RATE")]
+    pub back_rate: Option<Rate>,
+    /// Propagation delay, one way
+    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0ms")]
+    pub delay: Duration,
+    /// Queue: bdp, 100p (packets), 64kB, unlimited
+    #[arg(long, value_name = "SIZE", default_value = "bdp")]
+    pub queue: String,
+    /// Loss: 0.1%, ge:loss=1%,burst=5 (bursts), ber:1e-7 (per bit), every:100, list:3,7-9
+    #[arg(long, value_name = "MODEL", default_value = "none")]
+    pub loss: LossModel,
+    /// Loss on the way back, if it differs
+    #[arg(long, value_name = "MODEL")]
+    pub back_loss: Option<LossModel>,
+    /// Random delay on top: 5ms, or 5ms:reorder
+    #[arg(long, value_name = "TIME[:reorder]")]
+    pub jitter: Option<Jitter>,
+    /// Reordering: share and displacement, 5%, 5%:2ms, 5%:3 (packets)
+    #[arg(long, value_name = "SHARE[:BY]")]
+    pub reorder: Option<Reorder>,
+    /// Share of packets that arrive twice
+    #[arg(long, value_name = "SHARE", default_value = "0%")]
+    pub duplicate: Probability,
+    /// Share of packets that arrive with one bit inverted
+    #[arg(long, value_name = "SHARE", default_value = "0%")]
+    pub corrupt: Probability,
+    /// Cut the path: START+LENGTH, or START+LENGTH/EVERY
+    #[arg(long, value_name = "TIME+TIME[/TIME]")]
+    pub blackout: Vec<Blackout>,
+}
+
+impl PathArgs {
+    /// The links there and back.
+    pub fn links(&self) -> Result<[LinkConfig; 2]> {
+        // A path without a rate has no bandwidth-delay product to size a queue by.
+        let queue = if self.queue == "bdp" && self.rate.is_none() {
+            QueueConfig::Unlimited
+        } else {
+            QueueConfig::parse(&self.queue, self.delay * 2)?
+        };
+        let forward = LinkConfig {
+            rate: self.rate,
+            delay: self.delay,
+            jitter: self.jitter.unwrap_or_default(),
+            queue,
+            loss: self.loss.clone(),
+            reorder: self.reorder,
+            duplicate: self.duplicate,
+            corrupt: self.corrupt,
+            blackouts: self.blackout.clone(),
+        };
+        let backward = LinkConfig {
+            rate: self.back_rate.or(self.rate),
+            loss: self.back_loss.clone().unwrap_or_else(|| self.loss.clone()),
+            ..forward.clone()
+        };
+        Ok([forward, backward])
+    }
+}
+
+/// Runs the command.
+pub fn run(command: &WanCommand) -> Result<()> {
+    let WanCommand::Relay(args) = command;
+    let mut config = match (&args.between, &args.listen, &args.to) {
+        (Some(pairs), _, _) => RelayConfig::between(peer_port(&pairs[0])?, peer_port(&pairs[1])?),
+        (None, Some(listen), Some(to)) => {
+            RelayConfig::new(resolve(listen, "0.0.0.0")?, resolve(to, "localhost")?)
+        }
+        _ => bail!("give --listen and --to, or --between"),
+    };
+    [config.forward, config.backward] = args.path.links()?;
+    config.seed = args.seed;
+    let relay = Relay::bind(config).context("cannot open the relay's ports")?.spawn()?;
+    match relay.far_addr() {
+        Some(far) => eprintln!("farhaul: relaying between {} and {far}", relay.local_addr()),
+        None => eprintln!("farhaul: relaying at {}", relay.local_addr()),
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupted);
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;
+    let end = args.lifetime.map(|t| Instant::now() + t);
+    while !interrupted.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let stats = relay.stop()?;
+    output::emit(args.json, &RelayReport::from(&stats), RelayReport::print)
+}
+
+fn peer_port(text: &str) -> Result<PeerPort> {
+    let Some((listen, peer)) = text.split_once('=') else {
+        bail!("'{text}' is not LISTEN=PEER, two addresses");
+    };
+    Ok(PeerPort { listen: address(listen)?, peer: address(peer)? })
+}
+
+fn address(text: &str) -> Result<SocketAddr> {
+    resolve(text, "127.0.0.1")
+}
+
+#[derive(Debug, Serialize)]
+struct RelayReport {
+    forward: Direction,
+    backward: Direction,
+    clients: usize,
+    refused: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Direction {
+    received: u64,
+    sent: u64,
+    sent_bytes: u64,
+    dropped_queue: u64,
+    dropped_loss: u64,
+    dropped_blackout: u64,
+    duplicated: u64,
+    corrupted: u64,
+    reordered: u64,
+    overflowed: u64,
+    queue_packets_max: u64,
+    mean_lateness_us: f64,
+    max_lateness_us: f64,
+}
+
+impl From<&RelayStats> for RelayReport {
+    fn from(stats: &RelayStats) -> Self {
+        RelayReport {
+            forward: (&stats.forward).into(),
+            backward: (&stats.backward).into(),
+            clients: stats.clients,
+            refused: stats.refused,
+        }
+    }
+}
+
+impl From<&DirectionStats> for Direction {
+    fn from(stats: &DirectionStats) -> Self {
+        Direction {
+            received: stats.received,
+            sent: stats.sent,
+            sent_bytes: stats.sent_bytes,
+            dropped_queue: stats.link.dropped_queue,
+            dropped_loss: stats.link.dropped_loss,
+            dropped_blackout: stats.link.dropped_blackout,
+            duplicated: stats.link.duplicated,
+            corrupted: stats.link.corrupted,
+            reordered: stats.link.reordered,
+            overflowed: stats.overflowed,
+            queue_packets_max: stats.link.queue.packets_max,
+            mean_lateness_us: stats.timing.bias_us(),
+            max_lateness_us: stats.timing.max_late().as_secs_f64() * 1e6,
+        }
+    }
+}
+
+impl RelayReport {
+    fn print(&self) {
+        for (name, way) in [("forward ", &self.forward), ("backward", &self.backward)] {
+            println!(
+                "{name}: {} of {} datagrams passed, dropped {} queue, {} loss, {} blackout; \
+                 {} reordered, {} duplicated, {} corrupted; queue up to {} packets",
+                way.sent,
+                way.received,
+                way.dropped_queue,
+                way.dropped_loss,
+                way.dropped_blackout,
+                way.reordered,
+                way.duplicated,
+                way.corrupted,
+                way.queue_packets_max
+            );
+            if way.overflowed > 0 {
+                println!("{name}: the machine is too slow: {} datagrams were lost before the relay could read them", way.overflowed);
+            }
+        }
+    }
+}
