@@ -10,21 +10,20 @@ TARGET_CASES = ("loopback-1500", "veth-1500")
 
 
 def summarise(runs):
-    """{case: {system: medians}}; a system whose runs all failed is left out."""
+    """{case: {system: medians}}, None for a system whose runs have all failed."""
     groups = {}
     for run in runs:
         groups.setdefault(run["case"], {}).setdefault(run["system"], []).append(run)
     return {
-        case: {name: medians(good) for name, all_runs in systems.items() if (good := ok(all_runs))}
+        case: {name: medians(all_runs) for name, all_runs in systems.items()}
         for case, systems in groups.items()
     }
 
 
-def ok(runs):
-    return [run for run in runs if "error" not in run]
-
-
-def medians(runs):
+def medians(all_runs):
+    runs = [run for run in all_runs if "error" not in run]
+    if not runs:
+        return None
     speeds = [run["bits_per_second"] for run in runs]
 
     def per_gb(key):
@@ -32,6 +31,7 @@ def medians(runs):
 
     return {
         "runs": len(runs),
+        "failed": len(all_runs) - len(runs),
         "bits_per_second": statistics.median(speeds),
         "slowest": min(speeds),
         "fastest": max(speeds),
@@ -44,7 +44,7 @@ def medians(runs):
 
 def ratio(systems, key, above, below):
     """One system's median over another's, None unless both have one."""
-    if above not in systems or below not in systems:
+    if systems.get(above) is None or systems.get(below) is None:
         return None
     return systems[above][key] / systems[below][key]
 
@@ -84,27 +84,33 @@ def markdown(summary, found, about):
     return "\n\n".join(parts) + "\n"
 
 
+def known_pairs(names, pairs):
+    return [pair for pair in pairs if set(pair) <= set(names)]
+
+
 def throughput_table(summary, names):
-    pairs = [("farhaul", "libudt"), ("farhaul", "bound"), ("bound", "libudt"), ("tcp", "bound")]
-    pairs = [pair for pair in pairs if set(pair) <= set(names)]
+    wanted = [("farhaul", "libudt"), ("farhaul", "bound"), ("bound", "libudt"), ("tcp", "bound")]
+    pairs = known_pairs(names, wanted)
     rows = []
     for case, systems in summary.items():
         cells = [speed_cell(systems.get(name)) for name in names]
-        for above, below in pairs:
-            value = ratio(systems, "bits_per_second", above, below)
+        for pair in pairs:
+            value = ratio(systems, "bits_per_second", *pair)
             cells.append("-" if value is None else f"{value:.2f}")
         rows.append([case, *cells])
-    return table(["case", *names, *(f"{a} / {b}" for a, b in pairs)], rows)
+    return table(["case", *names, *(" / ".join(pair) for pair in pairs)], rows)
 
 
 def speed_cell(medians_of):
     if medians_of is None:
         return "failed"
     middle, low, high = (medians_of[k] / 1e9 for k in ("bits_per_second", "slowest", "fastest"))
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+    note = f", {medians_of['failed']} failed" if medians_of["failed"] else ""
+    return f"{middle:.2f} ({low:.2f} to {high:.2f}{note})"
 
 
 def cpu_table(summary, names):
+    pairs = known_pairs(names, [("farhaul", "libudt"), ("bound", "libudt")])
     rows = []
     for case, systems in summary.items():
         cells = []
@@ -113,10 +119,11 @@ def cpu_table(summary, names):
             cells.append(
                 f"{m['cpu_s_per_gb']:.3f} ({m['machine_cpu_s_per_gb']:.3f})" if m else "failed"
             )
-        value = ratio(systems, "cpu_s_per_gb", "farhaul", "libudt")
-        cells.append("-" if value is None else f"{value:.3f}")
+        for pair in pairs:
+            value = ratio(systems, "cpu_s_per_gb", *pair)
+            cells.append("-" if value is None else f"{value:.3f}")
         rows.append([case, *cells])
-    return table(["case", *names, "farhaul / libudt"], rows)
+    return table(["case", *names, *(" / ".join(pair) for pair in pairs)], rows)
 
 
 def verdict_table(found):

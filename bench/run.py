@@ -257,10 +257,10 @@ def main():
         json.dump(document, f, indent=1)
     print(report.markdown(summary, verdicts, about))
     print(f"runs: {os.path.relpath(arguments.output)}", file=sys.stderr)
-    if any(not case for case in summary.values()):
-        sys.exit("a case has no result")
-    if arguments.check and not all(verdict["met"] for verdict in verdicts):
-        sys.exit(1)
+    if any(medians is None for case in summary.values() for medians in case.values()):
+        sys.exit("a system has failed in a case")
+    if arguments.check and not (verdicts and all(verdict["met"] for verdict in verdicts)):
+        sys.exit("a target is missed or was not measured")
 
 
 if __name__ == "__main__":

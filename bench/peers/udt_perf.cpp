@@ -14,9 +14,9 @@
 #include <udt/udt.h>
 
 struct Tuning {
-    int buffer = 16 << 20;
+    int buffer = 64 << 20;
     int fc = 25600;
-    int udp_buffer = 4 << 20;
+    int udp_buffer = 12 << 20;
     int block = 1 << 20;
     bool stock_defaults = false;
 };

@@ -23,7 +23,7 @@ const SYN_NS: f64 = 10_000_000.0;
 /// | slow start grows by one packet too many at each ACK | by what was acknowledged |
 /// | an early loss takes the arrival speed for 16 packets/s, its start value, and all but stops the flow | an unknown arrival speed is not used |
 /// | integer arithmetic in the available bandwidth | real numbers |
-/// | the loss that ends slow start brings a NAK for each hole of the overshoot, and all after the first are taken for a loss at the rate just found: five decreases, to 55% | the overshoot ends slow start and no more |
+/// | the loss that ends slow start brings a NAK for each hole of the overshoot, and all after the first are taken for losses at the rate just found: five decreases, to 55% | one decrease, for the queue that was filled to drain |
 #[derive(Debug)]
 pub struct Udt4 {
     rng: Rng,
@@ -70,9 +70,6 @@ impl Udt4 {
         } else {
             (view.rtt.as_nanos() as f64 + SYN_NS) / knobs.window.max(1.0)
         };
-        // What was sent so far was sent before there was a rate.
-        self.last_decrease = view.largest_sent;
-        self.extra_naks = MAX_EXTRA_NAKS;
     }
 
     /// Packets to add per SYN.
@@ -131,6 +128,11 @@ impl Law for Udt4 {
         let Some(first) = lost.first().map(|r| r.first) else { return };
         if self.slow_start {
             self.leave_slow_start(view, knobs);
+            knobs.period_ns *= DECREASE;
+            // Everything up to here was sent before there was a rate.
+            self.last_decrease_period_ns = knobs.period_ns;
+            self.last_decrease = view.largest_sent;
+            self.extra_naks = MAX_EXTRA_NAKS;
             return;
         }
         self.loss = true;

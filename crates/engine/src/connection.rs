@@ -613,6 +613,7 @@ impl Connection {
             }
         }
         let AckOutcome::Advanced(packets) = outcome else { return };
+        self.send.set_round_trip(self.rtt.smoothed() + SYN);
         let span = self.rtt.smoothed().max(SYN);
         self.measure_period(now, span * PERIOD_MEASURED_OVER);
         let app_limited = self.send.take_app_limited();
@@ -710,15 +711,14 @@ impl Connection {
     }
 
     /// Packets worth having in flight towards this side: twice the bandwidth-delay product, so
-    /// that the peer can double its rate each round trip, more while what has arrived waits behind
-    /// a hole, and what this host takes at once.
+    /// that the peer can double its rate each round trip, and what this host takes at once. What
+    /// waits behind a hole is in flight no more.
     fn window_target(&mut self, now: Time) -> u32 {
         let Some(rtt) = self.rtt.min() else { return u32::MAX };
         let span = rtt.max(SYN).as_nanos() as u64;
         let peak = self.receive.arrivals.peak_rate(now, span);
-        let trips = f64::from(if self.receive.gaps.is_empty() { 2 } else { 2 * REPAIR_WINDOWS });
-        let product = trips * peak * rtt.as_secs_f64();
-        (product.min(1e9) as u32).saturating_add(self.config.burst_room)
+        let product = 2.0 * peak * rtt.as_secs_f64();
+        (product.min(1e9) as u32) + self.config.burst_room + self.receive.waiting()
     }
 
     // ---- Timers and life.

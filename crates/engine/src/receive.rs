@@ -103,6 +103,11 @@ impl ReceiveHalf {
         self.highest
     }
 
+    /// Packets from the first that is missing to the highest that has come.
+    pub fn waiting(&self) -> u32 {
+        self.highest.next().since(self.point()).max(0) as u32
+    }
+
     /// Packets the buffer may span.
     pub fn capacity(&self) -> u32 {
         self.capacity

@@ -2,6 +2,7 @@
 //! loss reports and the retransmission timer.
 
 mod buffer;
+mod flight;
 
 use core::time::Duration;
 
@@ -12,6 +13,7 @@ use farhaul_wire::{DataHeader, LossRange, MsgNo, Seq};
 
 pub use self::buffer::SendBuffer;
 use self::buffer::Slot;
+use self::flight::Flight;
 use crate::loss_list::LossList;
 use crate::pacer::Pacer;
 use crate::transmit::Transmit;
@@ -30,7 +32,7 @@ const MAX_RTO: Duration = Duration::from_secs(1);
 const EXPIRATIONS_TO_RESEND_ALL: u32 = 3;
 
 /// Windows that may be unacknowledged while a hole is repaired: one on the fly, and one for each of
-/// a few round trips that the repair may take if the retransmission is lost as well.
+/// the round trips that the repair may take if the retransmission is lost as well.
 pub const REPAIR_WINDOWS: u32 = 4;
 
 /// What an ACK came to.
@@ -72,6 +74,7 @@ pub struct SendHalf {
     flow_limit: Seq,
     /// Congestion window, packets.
     window: u32,
+    flight: Flight,
     /// The last new packet began a packet pair.
     pair_open: bool,
     /// The clock of data packets started here.
@@ -108,6 +111,7 @@ impl SendHalf {
             una: isn,
             flow_limit: isn.plus(flight_flag),
             window: 16,
+            flight: Flight::default(),
             pair_open: false,
             clock_origin: now,
             clock_offset_us,
@@ -159,19 +163,30 @@ impl SendHalf {
         self.drops.pop()
     }
 
+    /// How long a packet and the answer to it take.
+    pub fn set_round_trip(&mut self, span: Duration) {
+        self.flight.set_span(span);
+    }
+
     /// Whether [`SendHalf::fill`] would send something, were it not for the pacing.
     pub fn can_send(&self) -> bool {
         !self.loss.is_empty() || (self.buffer.has_unsent() && self.window_open())
     }
 
-    /// The congestion window limits the packets on the fly (gu05 §2.2.4). While the first packet not
-    /// acknowledged is known to be lost, what came after it waits at the receiver and cannot be
-    /// acknowledged: more may then be sent, or each loss would cost a round trip of silence.
     fn window_open(&self) -> bool {
-        let repairing = self.buffer.sent(0).is_some_and(|first| first.retransmitted)
-            || self.loss.contains(self.una);
-        let window = if repairing { REPAIR_WINDOWS * self.window } else { self.window };
-        self.buffer.in_flight() < window.min(self.flow_window())
+        let unacknowledged = self.buffer.in_flight();
+        if self.is_repairing() {
+            unacknowledged < (REPAIR_WINDOWS * self.window).min(self.flow_window())
+                && self.flight.packets() < self.window
+        } else {
+            unacknowledged < self.window.min(self.flow_window())
+        }
+    }
+
+    /// The first packet not acknowledged is known to be lost: what came after it waits at the
+    /// receiver and cannot be acknowledged.
+    fn is_repairing(&self) -> bool {
+        self.loss.contains(self.una) || self.buffer.sent(0).is_some_and(|first| first.retransmitted)
     }
 
     /// Microseconds on the clock of data packets.
@@ -189,6 +204,7 @@ impl SendHalf {
         out: &mut Transmit,
         mut sent: Option<&mut dyn FnMut(SentPacket)>,
     ) -> u32 {
+        self.flight.advance(now);
         if !self.can_send() {
             if !self.buffer.has_unsent() {
                 self.pacer.set_idle();
@@ -239,6 +255,7 @@ impl SendHalf {
             }
             self.packets_sent += u64::from(count);
             self.pacer.sent(count);
+            self.flight.on_sent(now, count);
             if !self.buffer.has_unsent() {
                 self.app_limited = true;
             }
@@ -413,9 +430,12 @@ impl SendHalf {
         Some(Expired { lost, count: self.expirations })
     }
 
-    /// When the pacing lets the next burst go, if that is what holds it.
+    /// When the next burst may go, if time alone is what holds it.
     pub fn next_send(&self) -> Option<Time> {
-        self.can_send().then(|| self.pacer.next_burst())
+        if self.can_send() {
+            return Some(self.pacer.next_burst());
+        }
+        (self.buffer.has_unsent() && self.is_repairing()).then(|| self.flight.next_change())?
     }
 
     /// Appends to the stream.

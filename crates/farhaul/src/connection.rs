@@ -15,7 +15,7 @@ use crate::pool::BLOCK;
 use crate::port::{Hooks, PortHandle, State};
 
 /// Received data is taken from the engine in pieces of about this size.
-const READ_AHEAD: usize = 256 << 10;
+pub(crate) const READ_AHEAD: usize = 256 << 10;
 /// The code of the error that tells a peer that what it sends cannot be written.
 pub(crate) const WRITE_FAILED: u32 = 4000;
 
@@ -310,6 +310,16 @@ impl Inner {
         state.endpoint.update(now, self.id, |c| action(now, c))
     }
 
+    /// Copies the beginning of `buf` to a block: whole packets, so that consecutive writes make
+    /// full ones.
+    pub fn fill_block(&self, buf: &[u8]) -> (Bytes, usize) {
+        let most = (BLOCK / self.payload_size * self.payload_size).max(self.payload_size.min(BLOCK));
+        let count = buf.len().min(most);
+        let mut block = self.port.pool.take();
+        block.space()[..count].copy_from_slice(&buf[..count]);
+        (block.freeze(count), count)
+    }
+
     fn write_deadline(&self) -> Option<Instant> {
         lock(&self.timeouts).write.map(|t| Instant::now() + t)
     }
@@ -396,13 +406,8 @@ impl Write for &Connection {
         if buf.is_empty() {
             return Ok(0);
         }
-        // Whole packets, so that consecutive writes make full ones.
-        let payload = self.inner.payload_size;
-        let most = (BLOCK / payload * payload).max(payload.min(BLOCK));
-        let count = buf.len().min(most);
-        let mut block = self.inner.port.pool.take();
-        block.space()[..count].copy_from_slice(&buf[..count]);
-        self.send_bytes(block.freeze(count))?;
+        let (block, count) = self.inner.fill_block(buf);
+        self.send_bytes(block)?;
         Ok(count)
     }
 

@@ -115,11 +115,13 @@ struct TaskHooks {
 
 impl Hooks {
     /// Wakes `task` when there may be something to read.
+    #[cfg(feature = "tokio")]
     pub fn wake_reader(&self, task: &TaskWaker) {
         register(&mut lock(&self.tasks).readers, task);
     }
 
-    /// Wakes `task` when there may be room to write.
+    /// Wakes `task` when there may be room to write, or the connection is set up or over.
+    #[cfg(feature = "tokio")]
     pub fn wake_writer(&self, task: &TaskWaker) {
         register(&mut lock(&self.tasks).writers, task);
     }
@@ -135,6 +137,8 @@ impl Hooks {
     }
 }
 
+/// Adds `task` to those to be woken, once.
+#[cfg(feature = "tokio")]
 pub fn register(wakers: &mut Vec<TaskWaker>, task: &TaskWaker) {
     if !wakers.iter().any(|w| w.will_wake(task)) {
         wakers.push(task.clone());

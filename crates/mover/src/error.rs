@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::frame::DecodeError;
+use crate::frame::{DecodeError, VERSION};
 use crate::report::{Failures, Summary};
 
 /// Why [`send`](crate::send) did not move everything.
@@ -11,9 +11,7 @@ use crate::report::{Failures, Summary};
 #[non_exhaustive]
 pub enum SendError {
     /// A source has no name under which it could arrive, such as `/` or `..`. Nothing was sent.
-    #[error(
-        "{path:?} has no name to send it under; name a file or directory, or {path:?}/. for its content"
-    )]
+    #[error("{path:?} has no name to arrive under; give its name, or add /. to send its content")]
     BadSource {
         /// The source as given.
         path: PathBuf,
@@ -27,7 +25,7 @@ pub enum SendError {
         failures: Failures,
     },
     /// The peer speaks another version of the protocol.
-    #[error("the receiver speaks version {theirs} of the mover's protocol, not {ours}", ours = crate::frame::VERSION)]
+    #[error("the receiver speaks version {theirs} of the mover's protocol, not {VERSION}")]
     IncompatibleVersion {
         /// The peer's version.
         theirs: u16,
@@ -120,7 +118,7 @@ pub enum ReceiveError {
         failures: Failures,
     },
     /// The peer speaks another version of the protocol.
-    #[error("the sender speaks version {theirs} of the mover's protocol, not {ours}", ours = crate::frame::VERSION)]
+    #[error("the sender speaks version {theirs} of the mover's protocol, not {VERSION}")]
     IncompatibleVersion {
         /// The peer's version.
         theirs: u16,

@@ -176,11 +176,15 @@ impl Cancel {
 /// Text from a peer or a path in a form that is safe to print: control characters and those that
 /// reorder text are replaced.
 pub(crate) fn printable(bytes: &[u8]) -> String {
-    let reorders = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     String::from_utf8_lossy(bytes)
         .chars()
         .map(|c| if c.is_control() || reorders(c) { char::REPLACEMENT_CHARACTER } else { c })
         .collect()
+}
+
+/// The bidirectional marks, embeddings, overrides and isolates of Unicode.
+fn reorders(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// One line about an entry that failed, safe to print. Of an overlong path the end is kept, so that

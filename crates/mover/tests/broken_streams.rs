@@ -85,10 +85,12 @@ proptest! {
         let (received, _) = script.play(&place.into);
         prop_assert!(!matches!(received, Err(ReceiveError::Interrupted)));
         let left = paths(&place.into);
-        prop_assert!(!left.iter().any(|path| path.to_string_lossy().contains(".farhaul-")), "{left:?}");
+        let unfinished = left.iter().any(|path| path.to_string_lossy().contains(".farhaul-"));
+        prop_assert!(!unfinished, "{left:?}");
         let outside = fs::read(place.dir.path().join("outside/secret")).unwrap();
         prop_assert_eq!(outside, b"untouched");
-        prop_assert_eq!(paths(place.dir.path()).iter().filter(|p| !p.starts_with("into")).count(), 3);
+        let all = paths(place.dir.path());
+        prop_assert_eq!(all.iter().filter(|path| !path.starts_with("into")).count(), 3);
     }
 
     /// Frames that are good each, in an order that makes no sense.
@@ -117,6 +119,7 @@ proptest! {
         assert_no_leftovers(&place.into);
         let outside = fs::read(place.dir.path().join("outside/secret")).unwrap();
         prop_assert_eq!(outside, b"untouched");
-        prop_assert_eq!(paths(place.dir.path()).iter().filter(|p| !p.starts_with("into")).count(), 3);
+        let all = paths(place.dir.path());
+        prop_assert_eq!(all.iter().filter(|path| !path.starts_with("into")).count(), 3);
     }
 }

@@ -109,7 +109,9 @@ fn leaves() -> impl Strategy<Value = Node> {
     let tail = prop_oneof![Just(0), 0u32..3_000_000];
     prop_oneof![
         4 => (runs, tail, 0u32..0o1000, times())
-            .prop_map(|(runs, tail, mode, times)| Node::File { runs, tail, mode: mode | 0o400, times }),
+            .prop_map(|(runs, tail, mode, times)| {
+                Node::File { runs, tail, mode: mode | 0o400, times }
+            }),
         1 => (prop::collection::vec(1u8..=255, 1..60), times())
             .prop_map(|(target, times)| Node::Link { target: OsString::from_vec(target), times }),
     ]
