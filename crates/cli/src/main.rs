@@ -1,8 +1,11 @@
 //! The `farhaul` command.
 
+mod exit;
+mod interrupt;
 mod output;
 mod perf;
 mod pipe;
+mod transfer;
 mod transport;
 mod units;
 mod usage;
@@ -22,6 +25,8 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Send(Box<transfer::SendArgs>),
+    Recv(Box<transfer::RecvArgs>),
     Perf(Box<perf::PerfArgs>),
     Pipe(Box<pipe::PipeArgs>),
     #[command(subcommand)]
@@ -31,6 +36,8 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
+        Command::Send(args) => transfer::send(args),
+        Command::Recv(args) => transfer::recv(args),
         Command::Perf(args) => perf::run(args),
         Command::Pipe(args) => pipe::run(args),
         Command::Wan(command) => wan::run(command),
@@ -39,7 +46,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("farhaul: {error:#}");
-            ExitCode::from(1)
+            ExitCode::from(exit::code(&error))
         }
     }
 }

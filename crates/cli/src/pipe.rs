@@ -88,7 +88,8 @@ pub fn run(args: &PipeArgs) -> Result<()> {
         input.shutdown();
         stats
     });
-    let received = if args.message { print_messages(&connection) } else { print_stream(&connection) };
+    let received =
+        if args.message { print_messages(&connection) } else { print_stream(&connection) };
     let stats = connection.stats(false).ok();
     let peer_closed = connection.close_reason() == Some(CloseReason::Peer);
     let mut report = PipeReport {

@@ -3,10 +3,11 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::Result;
 use clap::Args;
 use farhaul::{Endpoint, Law, Options};
 
+use crate::exit::Usage;
 use crate::units;
 
 /// Transport options.
@@ -76,10 +77,10 @@ pub fn resolve(text: &str, default: &str) -> Result<SocketAddr> {
         None if text.parse::<u16>().is_ok() => format!("{default}:{text}"),
         None => text.to_owned(),
     };
-    full.to_socket_addrs()
-        .with_context(|| format!("'{text}' is not an address; write HOST:PORT"))?
-        .next()
-        .ok_or_else(|| anyhow!("'{text}' has no address"))
+    let mut found = full
+        .to_socket_addrs()
+        .map_err(|e| Usage(format!("'{text}' is not an address ({e}); write HOST:PORT")))?;
+    found.next().ok_or_else(|| Usage(format!("'{text}' has no address")).into())
 }
 
 /// Says once, where it matters, that the kernel grants only small buffers.

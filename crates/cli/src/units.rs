@@ -13,9 +13,8 @@ pub fn rate(text: &str) -> Result<u64, String> {
 pub fn size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let full = if text.ends_with('B') { text.to_owned() } else { format!("{text}B") };
-    parse_size(&full).map_err(|_| {
-        format!("`{text}` is not a size in bytes (write 1500, 64kB or 1MiB)")
-    })
+    parse_size(&full)
+        .map_err(|_| format!("`{text}` is not a size in bytes (write 1500, 64kB or 1MiB)"))
 }
 
 /// Time with its unit: `10ms`, `2s`; a bare number is seconds.

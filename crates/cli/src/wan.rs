@@ -14,7 +14,7 @@ use farhaul_wan::{DirectionStats, PeerPort, Relay, RelayConfig, RelayStats};
 use serde::Serialize;
 
 use crate::transport::resolve;
-use crate::{output, units};
+use crate::{interrupt, output, units};
 
 /// Emulate a wide-area network path.
 #[derive(Subcommand, Debug)]
@@ -137,7 +137,7 @@ pub fn run(command: &WanCommand) -> Result<()> {
     }
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;
+    interrupt::on_interrupt(move || flag.store(true, Ordering::Relaxed));
     let end = args.lifetime.map(|t| Instant::now() + t);
     while !interrupted.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
@@ -230,7 +230,10 @@ impl RelayReport {
                 way.queue_packets_max
             );
             if way.overflowed > 0 {
-                println!("{name}: the machine is too slow: {} datagrams were lost before the relay could read them", way.overflowed);
+                println!(
+                    "{name}: the machine is too slow: {} datagrams were lost before the relay could read them",
+                    way.overflowed
+                );
             }
         }
     }

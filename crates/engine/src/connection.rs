@@ -122,9 +122,9 @@ pub struct Connection {
     arrival_rate: f64,
     capacity: f64,
     delivery: DeliveryRate,
-    /// The packet-sending period that was really kept when it was last measured, nanoseconds; 0
-    /// if it was the one in force.
-    real_period_ns: f64,
+    /// The packet-sending period that was really kept, nanoseconds, where it was longer than the
+    /// one in force, and when that was measured.
+    real_period: (f64, Time),
     outbox: Outbox,
     last_heard: Time,
     last_sent: Time,
@@ -236,7 +236,7 @@ impl Connection {
             arrival_rate: 0.0,
             capacity: 0.0,
             delivery: DeliveryRate { since: now, packets: 0, rate: 0.0 },
-            real_period_ns: 0.0,
+            real_period: (0.0, now),
             outbox: Outbox::default(),
             last_heard: now,
             last_sent: now,
@@ -630,14 +630,13 @@ impl Connection {
         }
     }
 
-    /// What packets due and held back, by a window or by the host, made of the period. An absolute
-    /// value: a share would count again each time that the law starts from it.
+    /// What packets due and held back, by a window or by the host, made of the period.
     fn measure_period(&mut self, now: Time, span: Duration) {
         let (elapsed, share) = self.send.pacer.shortfall(now);
         if elapsed >= span {
             let held_back = share > NEGLIGIBLE_SHORTFALL;
             let period = self.send.pacer.period_ns();
-            self.real_period_ns = if held_back { period / (1.0 - share) } else { 0.0 };
+            self.real_period = (if held_back { period / (1.0 - share) } else { 0.0 }, now);
             self.send.pacer.reset_shortfall(now);
         }
     }
@@ -835,6 +834,9 @@ impl Connection {
     }
 
     fn view(&self, now: Time, app_limited: bool) -> View {
+        // It corrects the law once: the step that follows starts from the corrected period.
+        let (real_period, measured_at) = self.real_period;
+        let real_period = if now - measured_at < SYN { real_period } else { 0.0 };
         let ipv6_extra = self.config.mss - self.config.wire_mss(self.peer.ip());
         View {
             now,
@@ -844,7 +846,7 @@ impl Connection {
             arrival_rate: self.arrival_rate,
             delivery_rate: self.delivery.rate,
             capacity: self.capacity,
-            real_period_ns: self.send.pacer.period_ns().max(self.real_period_ns),
+            real_period_ns: self.send.pacer.period_ns().max(real_period),
             mss: self.agreement.wire_mss + ipv6_extra,
             in_flight: self.send.buffer.in_flight(),
             flow_window: self.send.flow_window(),

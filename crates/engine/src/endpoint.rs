@@ -131,14 +131,15 @@ impl Endpoint {
     }
 
     /// Takes connections from now on, with `config` each; at most `backlog` wait to be accepted.
+    /// Those that wait already stay.
     ///
     /// # Errors
     ///
     /// An option is out of range.
     pub fn listen(&mut self, config: Config, backlog: usize) -> Result<(), ConfigError> {
         config.validate()?;
-        self.listener =
-            Some(Listener { config, backlog: backlog.max(1), waiting: VecDeque::new() });
+        let waiting = self.listener.take().map(|l| l.waiting).unwrap_or_default();
+        self.listener = Some(Listener { config, backlog: backlog.max(1), waiting });
         Ok(())
     }
 
@@ -192,7 +193,7 @@ impl Endpoint {
                 self.sockets.remove(&id.0);
                 Some(error)
             }
-            _ => None,
+            Entry::Connecting(_) | Entry::Open(_) => None,
         }
     }
 
@@ -225,7 +226,13 @@ impl Endpoint {
         match &mut socket.entry {
             Entry::Open(connection) if abort => connection.abort(now),
             Entry::Open(connection) => connection.close(now),
-            Entry::Connecting(_) | Entry::Failed(_) => {
+            Entry::Connecting(connecting) => {
+                let peer = connecting.peer;
+                self.forget_caller(peer, id.0);
+                self.sockets.remove(&id.0);
+                return;
+            }
+            Entry::Failed(_) => {
                 self.sockets.remove(&id.0);
                 return;
             }
@@ -310,14 +317,14 @@ impl Endpoint {
         match &mut socket.entry {
             Entry::Open(connection) => {
                 if connection.peer() != from {
-                    self.counters.wrong_address += 1;
+                    self.counters.wrong_address += range.len().div_ceil(segment) as u64;
                     return;
                 }
                 connection.handle(now, bytes, range, segment, retain);
             }
             Entry::Connecting(connecting) => {
                 if connecting.peer != from {
-                    self.counters.wrong_address += 1;
+                    self.counters.wrong_address += range.len().div_ceil(segment) as u64;
                     return;
                 }
                 let datagram = &bytes[range.start..range.end.min(range.start + segment)];
@@ -349,10 +356,11 @@ impl Endpoint {
         let seed = self.rng.next_u64();
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Entry::Connecting(connecting) = &socket.entry else { return };
+        let peer = connecting.peer;
         match progress {
-            Progress::None => {}
+            Progress::None => return,
             Progress::Connected(agreement) => {
-                let (peer, config) = (connecting.peer, connecting.config.clone());
+                let config = connecting.config.clone();
                 let connection = Connection::new(now, id, peer, agreement, config, seed);
                 socket.entry = Entry::Open(Box::new(connection));
             }
@@ -360,6 +368,14 @@ impl Endpoint {
                 socket.entry = Entry::Failed(error);
                 self.note_events(id);
             }
+        }
+        self.forget_caller(peer, id);
+    }
+
+    /// A rendezvous is no longer being set up.
+    fn forget_caller(&mut self, peer: SocketAddr, id: u32) {
+        if self.callers.get(&peer) == Some(&id) {
+            self.callers.remove(&peer);
         }
     }
 
@@ -373,15 +389,13 @@ impl Endpoint {
             self.counters.unknown_id += 1;
             return;
         };
-        if let Some(&id) = self.callers.get(&from) {
-            if let Some(Socket { entry: Entry::Connecting(caller), .. }) = self.sockets.get_mut(&id)
-            {
-                let progress = caller.on_handshake(now, &handshake);
-                self.make_progress(now, id, progress);
-                self.update_schedule(now, id);
-                return;
-            }
-            self.callers.remove(&from);
+        if let Some(&id) = self.callers.get(&from)
+            && let Some(Socket { entry: Entry::Connecting(caller), .. }) = self.sockets.get_mut(&id)
+        {
+            let progress = caller.on_handshake(now, &handshake);
+            self.make_progress(now, id, progress);
+            self.update_schedule(now, id);
+            return;
         }
         if handshake.request == Request::Hello {
             self.offer_cookie(now, from, &handshake);
@@ -401,7 +415,7 @@ impl Endpoint {
     }
 
     fn handle_conclusion(&mut self, now: Time, from: SocketAddr, request: &Handshake) {
-        if self.listener.is_none() {
+        if self.listener.is_none() && self.clients.is_empty() {
             self.counters.unknown_id += 1;
             return;
         }
@@ -409,21 +423,29 @@ impl Endpoint {
             self.counters.bad_cookie += 1;
             return;
         }
+        // A client that has not heard the answer is given it again, whether or not anybody still
+        // listens.
         let client = (from, request.socket_id);
         if let Some(&id) = self.clients.get(&client) {
-            let known = self.open_mut(id).filter(|c| !c.is_over()).map(|c| {
-                let own = own_fields(id, from, c.agreement().isn, c.config());
-                (c.agreement().peer_isn, Handshake { mss: c.agreement().wire_mss, ..own })
-            });
-            if let Some((peer_isn, answer)) = known
-                && peer_isn == request.isn
-            {
-                let answer = Handshake { cookie: request.cookie, ..answer };
-                self.reply(from, request.socket_id, &answer);
-                return;
+            match self.sockets.get(&id).map(|s| &s.entry) {
+                Some(Entry::Open(known)) if known.agreement().peer_isn == request.isn => {
+                    if !known.is_over() {
+                        let own = own_fields(id, from, known.agreement().isn, known.config());
+                        let mss = known.agreement().wire_mss;
+                        let answer = Handshake { mss, cookie: request.cookie, ..own };
+                        self.reply(from, request.socket_id, &answer);
+                    }
+                    return;
+                }
+                // A late copy of the request for a connection that is over.
+                None => return,
+                Some(_) => {}
             }
         }
-        let Some(listener) = &mut self.listener else { return };
+        let Some(listener) = &mut self.listener else {
+            self.counters.unknown_id += 1;
+            return;
+        };
         let config = &listener.config;
         let mss = config.wire_mss(from.ip());
         let agreement = Agreement::new(mss, request.isn, request).filter(|_| {

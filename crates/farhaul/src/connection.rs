@@ -313,7 +313,8 @@ impl Inner {
     /// Copies the beginning of `buf` to a block: whole packets, so that consecutive writes make
     /// full ones.
     pub fn fill_block(&self, buf: &[u8]) -> (Bytes, usize) {
-        let most = (BLOCK / self.payload_size * self.payload_size).max(self.payload_size.min(BLOCK));
+        let most =
+            (BLOCK / self.payload_size * self.payload_size).max(self.payload_size.min(BLOCK));
         let count = buf.len().min(most);
         let mut block = self.port.pool.take();
         block.space()[..count].copy_from_slice(&buf[..count]);
@@ -474,9 +475,7 @@ pub(crate) fn send_error(error: SendError) -> io::Error {
             io::ErrorKind::InvalidInput,
             "streams carry bytes and message connections messages: the call is for the other",
         ),
-        SendError::Peer(WRITE_FAILED) => {
-            io::Error::other("the peer cannot write what it receives")
-        }
+        SendError::Peer(WRITE_FAILED) => io::Error::other("the peer cannot write what it receives"),
         SendError::Peer(code) => io::Error::other(format!("the peer reports error {code}")),
         _ => io::ErrorKind::WouldBlock.into(),
     }

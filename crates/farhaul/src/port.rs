@@ -382,7 +382,8 @@ impl Receiver {
                 continue;
             }
             // The time of arrival, not of the call: what measures the path looks at it.
-            let at = Time::from_nanos(now.as_nanos().saturating_sub(received.age.as_nanos() as u64));
+            let at =
+                Time::from_nanos(now.as_nanos().saturating_sub(received.age.as_nanos() as u64));
             let retain = received.len >= RETAIN_FROM;
             let block = core::mem::replace(&mut self.blocks[index], port.pool.take());
             let bytes = block.freeze(received.len);

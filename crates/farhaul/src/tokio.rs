@@ -205,10 +205,7 @@ impl Connection {
     fn poll_send(
         &self,
         cx: &mut Context<'_>,
-        send: impl FnOnce(
-            farhaul_base::Time,
-            &mut farhaul_engine::Connection,
-        ) -> Result<(), SendError>,
+        send: impl FnOnce(farhaul_base::Time, &mut farhaul_engine::Connection) -> Result<(), SendError>,
     ) -> Poll<io::Result<()>> {
         let inner = &self.blocking.inner;
         let mut state = inner.port.lock();

@@ -21,7 +21,8 @@ async fn pair(options: &Options) -> (Connection, Connection) {
 #[tokio::test]
 async fn both_directions_at_once() {
     let (a, b) = pair(&Options::new()).await;
-    let data: Vec<u8> = (0..5_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let data: Vec<u8> =
+        (0..5_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let (mut ar, mut aw) = tokio::io::split(a);
     let (mut br, mut bw) = tokio::io::split(b);
     let (mut got_a, mut got_b) = (vec![0; data.len()], vec![0; data.len()]);

@@ -11,7 +11,7 @@ mod send;
 mod socket;
 mod wait;
 
-pub use receive::{Received, ReceiveSlots};
+pub use receive::{ReceiveSlots, Received};
 pub use socket::{BufferSizes, Options, UdpSocket};
 pub use wait::{Readiness, Waker, precise_sleep};
 

@@ -100,7 +100,8 @@ impl UdpSocket {
                 return Err(error);
             }
         };
-        let real_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+        let real_ns =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
         for index in 0..received {
             let message = &slots.headers[index];
             let ancillary = control::read(&message.msg_hdr);

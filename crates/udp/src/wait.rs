@@ -90,8 +90,7 @@ fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
     let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: `fds` is a slice of initialised entries, and `time` is null or points to a timespec
     // that outlives the call.
-    let status =
-        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as _, time, core::ptr::null()) };
+    let status = unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as _, time, core::ptr::null()) };
     if status >= 0 {
         return Ok(());
     }

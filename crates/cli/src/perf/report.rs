@@ -118,7 +118,8 @@ impl Meter {
         STOP.store(false, Ordering::Relaxed);
         let (stop, stopped) = channel();
         let started = Instant::now();
-        let thread = std::thread::spawn(move || watch(&channels, started, interval, show, &stopped));
+        let thread =
+            std::thread::spawn(move || watch(&channels, started, interval, show, &stopped));
         Meter { stop, thread, started, cpu: Cpu::now() }
     }
 

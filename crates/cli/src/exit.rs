@@ -1,0 +1,47 @@
+//! Exit codes.
+//!
+//! 0 done; 1 the operation failed; 2 bad usage or bad input; 3 the peer refused or could not be
+//! authenticated; 4 verification failed; 130 interrupted.
+
+use std::fmt;
+use std::io;
+
+use farhaul::ConnectError;
+use farhaul_mover::{ReceiveError, SendError};
+
+/// Bad usage that the argument parser cannot see.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// The exit code for `error`.
+pub fn code(error: &anyhow::Error) -> u8 {
+    error.chain().find_map(known).unwrap_or(1)
+}
+
+fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    if error.is::<Usage>() {
+        return Some(2);
+    }
+    if let Some(error) = error.downcast_ref::<SendError>() {
+        return Some(error.exit_code());
+    }
+    if let Some(error) = error.downcast_ref::<ReceiveError>() {
+        return Some(error.exit_code());
+    }
+    let io = error.downcast_ref::<io::Error>()?;
+    if io.kind() == io::ErrorKind::InvalidInput {
+        return Some(2);
+    }
+    match io.get_ref()?.downcast_ref::<ConnectError>()? {
+        ConnectError::TimedOut => Some(1),
+        _ => Some(3),
+    }
+}

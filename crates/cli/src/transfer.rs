@@ -1,0 +1,335 @@
+//! `farhaul send` and `farhaul recv`: files and trees over one connection, verified.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use farhaul::{Connection, Endpoint};
+use farhaul_mover::{Cancel, Event, Progress, ReceiveOptions, SendOptions, Summary};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::exit::Usage;
+use crate::transport::{TransportArgs, report_kernel_buffers, resolve};
+use crate::units::{self, show_rate, show_size, show_time};
+use crate::{interrupt, output};
+
+/// Time between two updates of what is shown.
+const REFRESH: Duration = Duration::from_millis(100);
+/// Where nobody watches a bar move, a line each so often.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Send files and trees to a `farhaul recv`.
+///
+/// Each path arrives under its last component, as with scp -r; DIR/. sends the contents of DIR.
+/// Every file is verified by its BLAKE3 digest before it gets its name.
+#[derive(Args, Debug)]
+pub struct SendArgs {
+    /// What to send
+    #[arg(value_name = "PATH", required = true, num_args = 1..)]
+    paths: Vec<PathBuf>,
+    /// Where to
+    #[arg(value_name = "HOST:PORT")]
+    peer: String,
+    /// Do not count files and bytes beforehand: no estimate of the time left
+    #[arg(long)]
+    no_count: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print one JSON document at the end
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    transport: TransportArgs,
+}
+
+/// Receive files and trees from `farhaul send`.
+///
+/// Files are written under temporary names and renamed when they are complete and verified.
+/// Nothing that a sender says can write outside the target directory. Anybody who can reach the
+/// port can send.
+#[derive(Args, Debug)]
+pub struct RecvArgs {
+    /// Where to listen
+    #[arg(long, value_name = "ADDR", default_value = ":9000")]
+    listen: String,
+    /// The directory to write to; made if there is none
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    into: PathBuf,
+    /// End after one transfer
+    #[arg(long)]
+    once: bool,
+    /// Wait for the medium (fsync) before a file gets its name
+    #[arg(long)]
+    durable: bool,
+    /// Keep set-user-ID and set-group-ID bits
+    #[arg(long)]
+    keep_set_id: bool,
+    /// Refuse transfers with more bytes than this
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    max_bytes: Option<u64>,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print one JSON document a transfer
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    transport: TransportArgs,
+}
+
+/// What a transfer came to.
+#[derive(Debug, Serialize)]
+struct TransferReport {
+    role: &'static str,
+    peer: String,
+    files: u64,
+    directories: u64,
+    symlinks: u64,
+    skipped: u64,
+    bytes: u64,
+    data_bytes: u64,
+    seconds: f64,
+    bits_per_second: f64,
+    rtt_ms: f64,
+    packets_sent: u64,
+    retransmitted: u64,
+    verified: bool,
+}
+
+impl TransferReport {
+    fn new(
+        role: &'static str,
+        connection: &Connection,
+        summary: &Summary,
+        elapsed: Duration,
+    ) -> Self {
+        let stats = connection.stats(false).unwrap_or_default();
+        let seconds = elapsed.as_secs_f64();
+        TransferReport {
+            role,
+            peer: connection.peer_addr().to_string(),
+            files: summary.tally.files,
+            directories: summary.tally.directories,
+            symlinks: summary.tally.symlinks,
+            skipped: summary.skipped,
+            bytes: summary.tally.bytes,
+            data_bytes: summary.data_bytes,
+            seconds,
+            bits_per_second: summary.data_bytes as f64 * 8.0 / seconds.max(1e-9),
+            rtt_ms: stats.instant.rtt.as_secs_f64() * 1e3,
+            packets_sent: stats.total.counters.packets_sent,
+            retransmitted: stats.total.counters.packets_retransmitted,
+            // A transfer that is not verified ends with an error.
+            verified: true,
+        }
+    }
+
+    fn print(&self) {
+        println!(
+            "{} {} files, {} directories, {} links, {} in {:.1} s ({}), verified",
+            if self.role == "sender" { "sent" } else { "received" },
+            self.files,
+            self.directories,
+            self.symlinks,
+            show_size(self.bytes),
+            self.seconds,
+            show_rate(self.bits_per_second)
+        );
+    }
+}
+
+/// Runs `farhaul send`.
+pub fn send(args: &SendArgs) -> Result<()> {
+    let peer = resolve(&args.peer, "localhost")?;
+    for path in &args.paths {
+        if let Err(error) = path.symlink_metadata() {
+            return Err(Usage(format!("{}: {error}", path.display())).into());
+        }
+    }
+    let connection = Connection::connect(peer, &args.transport.options())
+        .with_context(|| format!("cannot connect to {peer}"))?;
+    let cancel = Cancel::default();
+    stop_on_interrupt(&cancel, &connection);
+    let options = SendOptions { count: !args.no_count, cancel };
+    let started = Instant::now();
+    let mut display = Display::new(&MultiProgress::new(), &connection, args.quiet || args.json);
+    let streams = (connection.clone(), connection.clone());
+    let result = farhaul_mover::send(&args.paths, streams, &options, &mut |e| display.show(&e));
+    display.finish();
+    let report = result
+        .map(|summary| TransferReport::new("sender", &connection, &summary, started.elapsed()));
+    // Also after a failure: the peer is to hear of it.
+    let closed = connection.close();
+    let report = report?;
+    closed.context("closing failed")?;
+    output::emit(args.json, &report, TransferReport::print)
+}
+
+/// Runs `farhaul recv`.
+pub fn recv(args: &RecvArgs) -> Result<()> {
+    let addr = resolve(&args.listen, "[::]")?;
+    std::fs::create_dir_all(&args.into)
+        .map_err(|e| Usage(format!("{}: {e}", args.into.display())))?;
+    let options = args.transport.options();
+    let endpoint =
+        Endpoint::bind(addr, &options).with_context(|| format!("cannot listen at {addr}"))?;
+    report_kernel_buffers(&endpoint);
+    let listener = endpoint.listen(&options)?;
+    let local = listener.local_addr();
+    eprintln!("farhaul: listening at {local}, writing to {}", args.into.display());
+    let cancel = Cancel::default();
+    let bars = MultiProgress::new();
+    if args.once {
+        let connection = listener.accept()?;
+        stop_on_interrupt(&cancel, &connection);
+        return receive_one(args, &connection, &cancel, &bars);
+    }
+    std::thread::scope(|scope| {
+        loop {
+            let connection = listener.accept()?;
+            let peer: SocketAddr = connection.peer_addr();
+            let (cancel, bars) = (cancel.clone(), bars.clone());
+            scope.spawn(move || {
+                if let Err(error) = receive_one(args, &connection, &cancel, &bars) {
+                    eprintln!("farhaul: from {peer}: {error:#}");
+                }
+            });
+        }
+    })
+}
+
+fn receive_one(
+    args: &RecvArgs,
+    connection: &Connection,
+    cancel: &Cancel,
+    bars: &MultiProgress,
+) -> Result<()> {
+    let options = ReceiveOptions {
+        keep_set_id: args.keep_set_id,
+        durable: args.durable,
+        max_bytes: args.max_bytes,
+        cancel: cancel.clone(),
+    };
+    let started = Instant::now();
+    let mut display = Display::new(bars, connection, args.quiet || args.json);
+    let streams = (connection.clone(), connection.clone());
+    let into: &Path = &args.into;
+    let result = farhaul_mover::receive(into, streams, &options, &mut |e| display.show(&e));
+    display.finish();
+    let report = result
+        .map(|summary| TransferReport::new("receiver", connection, &summary, started.elapsed()));
+    let closed = connection.clone().close();
+    let report = report?;
+    // The sender has had its receipt: whether it also heard of the end is its own affair.
+    let _ = closed;
+    output::emit(args.json, &report, TransferReport::print)
+}
+
+/// Ends a transfer when the user interrupts: it fails on both sides, and leaves nothing half-done.
+fn stop_on_interrupt(cancel: &Cancel, connection: &Connection) {
+    let (cancel, connection) = (cancel.clone(), connection.clone());
+    interrupt::on_interrupt(move || {
+        cancel.cancel();
+        connection.abort();
+    });
+}
+
+/// Shows progress: a bar on a terminal, else a line now and then.
+struct Display {
+    connection: Connection,
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    started: Instant,
+    shown: Instant,
+}
+
+impl Display {
+    fn new(bars: &MultiProgress, connection: &Connection, quiet: bool) -> Self {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = bars.add(ProgressBar::no_length());
+            if let Ok(style) = ProgressStyle::with_template("{msg}\n{wide_bar} {percent}%") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        let now = Instant::now();
+        Display { connection: connection.clone(), bar, quiet, started: now, shown: now }
+    }
+
+    fn show(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Progress(progress) => self.progress(progress),
+            Event::Failed(failure) => self.note(&format!("farhaul: {failure}")),
+            Event::Skipped { path, what } => {
+                self.note(&format!("farhaul: left out {}: {what}", path.display()));
+            }
+            Event::AttributesNotKept { path, error } => {
+                let path = path.display();
+                self.note(&format!("farhaul: mode or times of {path} not kept: {error}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn note(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        let now = Instant::now();
+        let pause = if self.bar.is_some() { REFRESH } else { LINE_EVERY };
+        if self.quiet || now - self.shown < pause {
+            return;
+        }
+        self.shown = now;
+        let line = self.line(progress, now - self.started);
+        match &self.bar {
+            Some(bar) => {
+                bar.set_length(progress.bytes_total.unwrap_or(progress.bytes_done).max(1));
+                bar.set_position(progress.bytes_done);
+                bar.set_message(line);
+            }
+            None => eprintln!("{line}"),
+        }
+    }
+
+    /// Bytes, rate, time left, RTT and retransmission share.
+    fn line(&self, progress: &Progress<'_>, elapsed: Duration) -> String {
+        let stats = self.connection.stats(true).unwrap_or_default();
+        let rate = progress.data_bytes as f64 * 8.0 / elapsed.as_secs_f64().max(1e-9);
+        let mut line = show_size(progress.bytes_done);
+        if let Some(total) = progress.bytes_total {
+            let left = total.saturating_sub(progress.bytes_done) as f64;
+            let speed = progress.bytes_done as f64 / elapsed.as_secs_f64().max(1e-9);
+            line += &format!(" of {}", show_size(total));
+            if let Ok(eta) = Duration::try_from_secs_f64(left / speed.max(1.0)) {
+                line += &format!(", {} left", show_time(eta));
+            }
+        }
+        let counters = stats.total.counters;
+        let sent = counters.packets_sent + counters.packets_received;
+        let again = counters.packets_retransmitted + counters.duplicates;
+        let share = if sent > 0 { again as f64 * 100.0 / sent as f64 } else { 0.0 };
+        line += &format!(
+            ", {}, rtt {:.1} ms, retransmitted {share:.2}%  {}",
+            show_rate(rate),
+            stats.instant.rtt.as_secs_f64() * 1e3,
+            progress.current.display()
+        );
+        line
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
