@@ -1,9 +1,13 @@
 //! `farhaul pipe`: standard input and output over one UDT v4 connection.
 
+use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -21,7 +25,7 @@ const BLOCK: usize = 256 << 10;
 /// The bytes are all there is: any UDT v4 program can be the peer. UDT cannot close one direction
 /// alone, so the connecting side closes when its standard input ends and everything is
 /// acknowledged; the listening side goes on until the peer closes.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct PipeArgs {
     /// The peer's address
     #[arg(value_name = "HOST:PORT", required_unless_present = "listen")]
@@ -63,49 +67,76 @@ struct PipeReport {
     rtt_ms: f64,
 }
 
+/// What the sending half has done so far.
+#[derive(Debug, Default)]
+struct Sent {
+    /// Bytes read from standard input.
+    read: AtomicU64,
+    /// Of them, bytes that the connection has taken.
+    taken: AtomicU64,
+}
+
 /// Runs the command.
 pub fn run(args: &PipeArgs) -> Result<()> {
     let connection = open(args)?;
-    let listening = args.listen.is_some();
-    let started = std::time::Instant::now();
-    let input = connection.clone();
-    let how = args.message.then_some(MessageOptions { ttl: args.ttl, in_order: args.ordered });
-    // Whether or not anybody closes standard input, the program ends when the peer has closed: so
-    // this thread is not waited for then.
-    let sender = thread::spawn(move || {
-        let result = match how {
-            Some(how) => send_messages(&input, how),
-            None => send_stream(&input),
-        };
-        if listening {
-            return result.map(|sent| (sent, None));
+    let interrupted = Arc::new(AtomicBool::new(false));
+    on_interrupt({
+        let (connection, interrupted) = (connection.clone(), Arc::clone(&interrupted));
+        move || {
+            interrupted.store(true, Ordering::Relaxed);
+            connection.abort();
         }
-        // The other half reads until this is done.
-        let stats = result.and_then(|sent| {
-            input.wait_acknowledged()?;
-            Ok((sent, input.stats(false).ok()))
-        });
-        input.shutdown();
-        stats
+    });
+    let started = Instant::now();
+    let sent = Arc::new(Sent::default());
+    let (done, sender) = mpsc::channel();
+    // Whether or not anybody closes standard input, the program ends when the peer has closed: so
+    // this thread is not joined.
+    thread::spawn({
+        let (args, connection, sent) = (args.clone(), connection.clone(), Arc::clone(&sent));
+        move || done.send(send(&args, &connection, &sent))
     });
     let received =
         if args.message { print_messages(&connection) } else { print_stream(&connection) };
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(Interrupted.into());
+    }
+    let reason = connection.close_reason();
     let stats = connection.stats(false).ok();
-    let peer_closed = connection.close_reason() == Some(CloseReason::Peer);
+    let received = match received {
+        Ok(received) => received,
+        Err(error) => {
+            // The peer need not wait for its time-out to learn of it.
+            connection.abort();
+            return Err(error).context("receiving failed");
+        }
+    };
+    // This side has closed, so its sending half is through; if the peer has, it may still wait for
+    // input.
+    let result = match reason {
+        Some(CloseReason::Peer) => sender.try_recv().unwrap_or(Ok(())),
+        _ => sender.recv().context("the sending thread panicked")?,
+    };
+    let (read, taken) = (sent.read.load(Ordering::Relaxed), sent.taken.load(Ordering::Relaxed));
+    let buffered = stats.as_ref().map_or(0, |stats| stats.instant.send_buffer.0 as u64);
+    let lost = read - taken + buffered;
+    if reason == Some(CloseReason::Peer) && lost > 0 {
+        let message = format!("the peer closed before it had acknowledged the last {lost} bytes");
+        if args.listen.is_none() {
+            bail!(message);
+        }
+        // The connecting side closes when it likes.
+        eprintln!("farhaul: {message}");
+    } else {
+        result.context("sending failed")?;
+    }
     let mut report = PipeReport {
         peer: connection.peer_addr().to_string(),
+        sent_bytes: taken - buffered,
+        received_bytes: received,
         seconds: started.elapsed().as_secs_f64(),
         ..PipeReport::default()
     };
-    if !listening && !(peer_closed && !sender.is_finished()) {
-        let sent = sender.join().map_err(|_| anyhow::anyhow!("the sending thread panicked"))?;
-        report.sent_bytes = sent.context("sending failed")?.0;
-    } else if sender.is_finished()
-        && let Ok(Ok((sent, _))) = sender.join()
-    {
-        report.sent_bytes = sent;
-    }
-    report.received_bytes = received.context("receiving failed")?;
     if let Some(stats) = stats {
         report.retransmitted = stats.total.counters.packets_retransmitted;
         report.lost = stats.total.counters.send_lost + stats.total.counters.receive_lost;
@@ -142,34 +173,57 @@ fn open(args: &PipeArgs) -> Result<Connection> {
     connected.with_context(|| format!("cannot connect to {peer}"))
 }
 
-fn send_stream(connection: &Connection) -> io::Result<u64> {
+/// The sending half: all of standard input, then, but for the listening side, the end.
+fn send(args: &PipeArgs, connection: &Connection, sent: &Sent) -> io::Result<()> {
+    let result = match args.message {
+        true => {
+            let how = MessageOptions { ttl: args.ttl, in_order: args.ordered };
+            send_messages(connection, how, sent)
+        }
+        false => send_stream(connection, sent),
+    };
+    if result.is_ok() && args.listen.is_some() {
+        return Ok(());
+    }
+    // The other half reads until this is done. However long it takes, nobody gives up while the
+    // peer answers, unless the user has set a limit.
+    let result = match args.transport.linger {
+        Some(_) => result,
+        None => result.and_then(|()| connection.wait_acknowledged()),
+    };
+    connection.shutdown();
+    result
+}
+
+fn send_stream(connection: &Connection, sent: &Sent) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut block = vec![0; BLOCK];
-    let mut sent = 0;
     loop {
         let count = match input.read(&mut block) {
-            Ok(0) => return Ok(sent),
+            Ok(0) => return Ok(()),
             Ok(count) => count,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(e),
         };
+        sent.read.fetch_add(count as u64, Ordering::Relaxed);
         (&mut &*connection).write_all(&block[..count])?;
-        sent += count as u64;
+        sent.taken.fetch_add(count as u64, Ordering::Relaxed);
     }
 }
 
-fn send_messages(connection: &Connection, how: MessageOptions) -> io::Result<u64> {
-    let mut sent = 0;
+fn send_messages(connection: &Connection, how: MessageOptions, sent: &Sent) -> io::Result<()> {
     for line in io::stdin().lock().split(b'\n') {
         let line = line?;
-        sent += line.len() as u64;
+        let count = line.len() as u64;
+        sent.read.fetch_add(count, Ordering::Relaxed);
         connection.send_message(line, how)?;
+        sent.taken.fetch_add(count, Ordering::Relaxed);
     }
-    Ok(sent)
+    Ok(())
 }
 
 fn print_stream(connection: &Connection) -> io::Result<u64> {
-    let mut out = io::stdout().lock();
+    let mut out = output()?;
     let mut block = vec![0; BLOCK];
     let mut received = 0;
     loop {
@@ -180,17 +234,15 @@ fn print_stream(connection: &Connection) -> io::Result<u64> {
             Err(e) => return Err(e),
         };
         if count == 0 {
-            out.flush()?;
             return Ok(received);
         }
         out.write_all(&block[..count])?;
-        out.flush()?;
         received += count as u64;
     }
 }
 
 fn print_messages(connection: &Connection) -> io::Result<u64> {
-    let mut out = io::stdout().lock();
+    let mut out = output()?;
     let mut received = 0;
     loop {
         let message = match connection.recv_message() {
@@ -198,13 +250,15 @@ fn print_messages(connection: &Connection) -> io::Result<u64> {
             Err(e) if e.kind() == io::ErrorKind::NotConnected => None,
             Err(e) => return Err(e),
         };
-        let Some(message) = message else {
-            out.flush()?;
-            return Ok(received);
-        };
+        let Some(mut message) = message else { return Ok(received) };
         received += message.len() as u64;
+        message.push(b'\n');
         out.write_all(&message)?;
-        out.write_all(b"\n")?;
-        out.flush()?;
     }
+}
+
+/// Standard output without a buffer: what has come is passed on at once, and never looked through
+/// for the ends of lines.
+fn output() -> io::Result<File> {
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }

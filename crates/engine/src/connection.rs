@@ -13,7 +13,7 @@ use farhaul_wire::{
     LossReport, Packet, Request, Seq, write_nak,
 };
 
-use crate::config::{Config, Mode};
+use crate::config::{Config, Mode, payload_size};
 use crate::handshake::{Agreement, own_fields};
 use crate::receive::{AckForm, Chunks, Payload, ReceiveHalf};
 use crate::rtt::Rtt;
@@ -33,6 +33,8 @@ const PERIOD_MEASURED_OVER: u32 = 8;
 const NEGLIGIBLE_SHORTFALL: f64 = 0.02;
 /// Peer laws' messages that wait to be sent.
 const MAX_CUSTOM_MESSAGES: usize = 64;
+/// Ranges of losses that wait to be reported.
+const MAX_NAK_RANGES: usize = 1 << 16;
 /// The longest control packet.
 const CONTROL_SPACE: usize = 65_507;
 
@@ -112,6 +114,8 @@ pub struct Connection {
     peer: SocketAddr,
     agreement: Agreement,
     config: Config,
+    /// Payload bytes of the largest packet that this side takes.
+    most_payload: usize,
     life: Life,
     send: SendHalf,
     receive: ReceiveHalf,
@@ -227,6 +231,7 @@ impl Connection {
             id,
             peer,
             agreement,
+            most_payload: payload_size(config.wire_mss(peer.ip())),
             life: Life::Open,
             send,
             receive,
@@ -486,6 +491,7 @@ impl Connection {
         retain: bool,
     ) {
         if self.is_over() {
+            self.answer_late(&bytes[range.start..range.end.min(range.start + segment)]);
             return;
         }
         self.last_heard = now;
@@ -496,6 +502,10 @@ impl Connection {
         while start < range.end {
             let end = (start + segment).min(range.end);
             match Packet::parse(&bytes[start..end]) {
+                // A peer may take this side's MSS for its own, and no more.
+                Ok(Packet::Data(_, payload)) if payload.len() > self.most_payload => {
+                    self.counters.invalid += 1;
+                }
                 Ok(Packet::Data(header, payload)) => {
                     data += 1;
                     burst_ends = payload.len() < self.payload_size();
@@ -517,6 +527,15 @@ impl Connection {
         }
         self.schedule_ack(now);
         self.advance_life(now);
+    }
+
+    /// The peer goes on after the end: it has not heard of it.
+    fn answer_late(&mut self, datagram: &[u8]) {
+        self.outbox.shutdown |= match Packet::parse(datagram) {
+            Ok(Packet::Data(..)) => true,
+            Ok(Packet::Control(control)) => !matches!(control.body, Control::Shutdown),
+            Err(_) => false,
+        };
     }
 
     #[expect(clippy::too_many_arguments, reason = "one packet's fields, unpacked on the hot path")]
@@ -565,7 +584,9 @@ impl Connection {
                 // The stock library leaves the time stamp of control packets zero; it is also the
                 // one whose range is too long.
                 let exact = timestamp != 0;
-                if !self.receive.on_drop_request(now, message.value(), *first, *last, exact) {
+                if self.receive.on_drop_request(now, message.value(), *first, *last, exact) {
+                    self.receive.acks.on_data(now, 0, self.knobs.ack_period, true);
+                } else {
                     self.counters.invalid += 1;
                 }
                 self.events.readable |= self.receive.readable();
@@ -658,22 +679,17 @@ impl Connection {
         let mut lost = Vec::new();
         let mut valid = named <= u64::from(self.send.buffer.in_flight()) + 65_536;
         if valid {
+            // A damaged sequence number makes the peer miss what was never sent; what else it
+            // misses is none the less to be sent again.
             for range in report.ranges() {
                 match self.send.on_loss_report(now, range, fresh) {
-                    Ok(Some(range)) => lost.push(range),
-                    Ok(None) => {}
-                    Err(()) => {
-                        valid = false;
-                        break;
-                    }
+                    Ok(range) => lost.extend(range),
+                    Err(()) => valid = false,
                 }
             }
         }
-        if !valid {
-            self.counters.invalid += 1;
-            return;
-        }
         self.counters.naks_received += 1;
+        self.counters.invalid += u64::from(!valid);
         if !lost.is_empty() {
             self.tell_law(now, |law, view, knobs| law.on_loss(&lost, view, knobs));
         }
@@ -693,9 +709,12 @@ impl Connection {
     }
 
     fn report_losses(&mut self, now: Time) {
+        // A socket that takes nothing for long: what waits is reported again anyway.
+        if self.outbox.naks.len() > MAX_NAK_RANGES {
+            self.outbox.naks.clear();
+        }
         let repeat = self.nak_interval();
-        let highest = self.receive.highest();
-        self.receive.gaps.due(now, highest, repeat, &mut self.outbox.naks);
+        self.receive.report_losses(now, repeat, &mut self.outbox.naks);
     }
 
     fn schedule_ack(&mut self, now: Time) {
@@ -737,7 +756,9 @@ impl Connection {
         if self.is_over() {
             return;
         }
-        if now - self.last_heard >= self.config.peer_timeout {
+        if now - self.last_heard >= self.config.peer_timeout
+            && !matches!(self.life, Life::ShuttingDown { .. })
+        {
             self.end(now, CloseReason::TimedOut);
             return;
         }

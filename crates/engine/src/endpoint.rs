@@ -10,7 +10,7 @@ use farhaul_base::{Rng, Time};
 use farhaul_wire::{Control, Handshake, Packet, Request, Seq, dest};
 
 use crate::config::{Config, ConfigError};
-use crate::connection::{CloseReason, Connection, Events};
+use crate::connection::{Connection, Events};
 use crate::cookie::CookieJar;
 use crate::handshake::{Agreement, ConnectError, Connecting, Progress, own_fields, socket_type};
 use crate::transmit::Transmit;
@@ -49,7 +49,7 @@ pub struct EndpointCounters {
 
 #[derive(Debug)]
 enum Entry {
-    Connecting(Connecting),
+    Connecting(Box<Connecting>),
     Open(Box<Connection>),
     /// Set-up failed; the application has not been told yet.
     Failed(ConnectError),
@@ -67,8 +67,16 @@ struct Socket {
     timer: Time,
     /// In the queue of those with events.
     has_events: bool,
-    /// The client's own ID, if it came through the listener: what repeated handshakes are known by.
-    client: Option<(SocketAddr, u32)>,
+    /// Whose request it was, if it came through the listener.
+    client: Option<Client>,
+}
+
+/// What the repeated requests of one client are known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Client {
+    addr: SocketAddr,
+    id: u32,
+    isn: u32,
 }
 
 #[derive(Debug)]
@@ -83,7 +91,7 @@ struct Listener {
 struct Remembered {
     peer: SocketAddr,
     peer_id: u32,
-    until: Time,
+    client: Option<Client>,
 }
 
 /// The connections of one UDP port.
@@ -93,8 +101,8 @@ pub struct Endpoint {
     cookies: CookieJar,
     listener: Option<Listener>,
     sockets: BTreeMap<u32, Socket>,
-    /// Connections that came through the listener, by address and ID of the client.
-    clients: BTreeMap<(SocketAddr, u32), u32>,
+    /// Connections that came through the listener, those remembered included.
+    clients: BTreeMap<Client, u32>,
     /// Rendezvous being set up, by the peer's address.
     callers: BTreeMap<SocketAddr, u32>,
     remembered: BTreeMap<u32, Remembered>,
@@ -181,7 +189,7 @@ impl Endpoint {
             self.callers.insert(peer, id);
         }
         let connecting = Connecting::new(now, id, peer, isn, config);
-        self.insert(id, Entry::Connecting(connecting), None);
+        self.insert(id, Entry::Connecting(Box::new(connecting)), None);
         self.update_schedule(now, id);
         Ok(ConnectionId(id))
     }
@@ -423,24 +431,19 @@ impl Endpoint {
             self.counters.bad_cookie += 1;
             return;
         }
+        self.forget_old(now);
         // A client that has not heard the answer is given it again, whether or not anybody still
         // listens.
-        let client = (from, request.socket_id);
+        let client = Client { addr: from, id: request.socket_id, isn: request.isn.value() };
         if let Some(&id) = self.clients.get(&client) {
-            match self.sockets.get(&id).map(|s| &s.entry) {
-                Some(Entry::Open(known)) if known.agreement().peer_isn == request.isn => {
-                    if !known.is_over() {
-                        let own = own_fields(id, from, known.agreement().isn, known.config());
-                        let mss = known.agreement().wire_mss;
-                        let answer = Handshake { mss, cookie: request.cookie, ..own };
-                        self.reply(from, request.socket_id, &answer);
-                    }
-                    return;
-                }
-                // A late copy of the request for a connection that is over.
-                None => return,
-                Some(_) => {}
+            // It may be over, and this an old copy of the request.
+            if let Some(known) = self.connection(ConnectionId(id)).filter(|c| !c.is_over()) {
+                let own = own_fields(id, from, known.agreement().isn, known.config());
+                let mss = known.agreement().wire_mss;
+                let answer = Handshake { mss, cookie: request.cookie, ..own };
+                self.reply(from, request.socket_id, &answer);
             }
+            return;
         }
         let Some(listener) = &mut self.listener else {
             self.counters.unknown_id += 1;
@@ -485,12 +488,13 @@ impl Endpoint {
     /// A packet to a connection that is over or never was: the peer of one that is over may have
     /// missed the shutdown.
     fn handle_late(&mut self, now: Time, from: SocketAddr, id: u32, datagram: &[u8]) {
+        self.forget_old(now);
         let is_shutdown = matches!(
             Packet::parse(datagram),
             Ok(Packet::Control(c)) if matches!(c.body, Control::Shutdown)
         );
         match self.remembered.get(&id) {
-            Some(known) if known.peer == from && now < known.until => {
+            Some(known) if known.peer == from => {
                 if !is_shutdown {
                     let peer_id = known.peer_id;
                     let mut packet = [0; 20];
@@ -544,9 +548,17 @@ impl Endpoint {
             }
             self.update_schedule(now, id);
         }
-        while self.forget.front().is_some_and(|(until, _)| *until <= now) {
-            if let Some((_, id)) = self.forget.pop_front() {
-                self.remembered.remove(&id);
+        self.forget_old(now);
+    }
+
+    fn forget_old(&mut self, now: Time) {
+        while let Some(&(until, id)) = self.forget.front() {
+            if until > now {
+                break;
+            }
+            self.forget.pop_front();
+            if let Some(Remembered { client: Some(client), .. }) = self.remembered.remove(&id) {
+                self.clients.remove(&client);
             }
         }
     }
@@ -655,23 +667,17 @@ impl Endpoint {
 
     fn remove(&mut self, now: Time, id: u32) {
         let Some(socket) = self.sockets.remove(&id) else { return };
-        if let Some(client) = socket.client
-            && self.clients.get(&client) == Some(&id)
-        {
-            self.clients.remove(&client);
-        }
-        if let Entry::Open(connection) = socket.entry
-            && connection.close_reason() != Some(CloseReason::TimedOut)
-            && self.remembered.len() < MAX_REMEMBERED
-        {
-            let until = now + MEMORY;
+        let Entry::Open(connection) = socket.entry else { return };
+        if self.remembered.len() < MAX_REMEMBERED {
             let (peer, peer_id) = (connection.peer(), connection.agreement().peer_id);
-            self.remembered.insert(id, Remembered { peer, peer_id, until });
-            self.forget.push_back((until, id));
+            self.remembered.insert(id, Remembered { peer, peer_id, client: socket.client });
+            self.forget.push_back((now + MEMORY, id));
+        } else if let Some(client) = socket.client {
+            self.clients.remove(&client);
         }
     }
 
-    fn insert(&mut self, id: u32, entry: Entry, client: Option<(SocketAddr, u32)>) {
+    fn insert(&mut self, id: u32, entry: Entry, client: Option<Client>) {
         let socket = Socket {
             entry,
             released: false,

@@ -98,11 +98,6 @@ impl ReceiveHalf {
         self.gaps.first(self.base, self.highest).unwrap_or(self.highest.next())
     }
 
-    /// The highest sequence number that has come.
-    pub fn highest(&self) -> Seq {
-        self.highest
-    }
-
     /// Packets from the first that is missing to the highest that has come.
     pub fn waiting(&self) -> u32 {
         self.highest.next().since(self.point()).max(0) as u32
@@ -129,9 +124,13 @@ impl ReceiveHalf {
         if index < 0 || index >= self.capacity as i32 {
             return false;
         }
-        self.buffer
-            .slot(index as u32)
-            .is_none_or(|s| matches!(s.content, Content::Missing | Content::Dropped))
+        match self.buffer.slot(index as u32).map(|slot| slot.content) {
+            None | Some(Content::Missing) => true,
+            // Given up, and perhaps the first packet of the next message: while what came before is
+            // not complete, it may still turn up.
+            Some(Content::Dropped) => self.messages.as_ref().is_some_and(|m| !m.has_passed(seq)),
+            Some(_) => false,
+        }
     }
 
     pub fn open_batch(&mut self, bytes: Bytes) -> u32 {
@@ -165,6 +164,7 @@ impl ReceiveHalf {
                 self.out_of_window += 1;
             } else {
                 self.duplicates += 1;
+                self.acks.on_duplicate();
             }
             return false;
         }
@@ -179,21 +179,18 @@ impl ReceiveHalf {
             self.buffer.push(slot, payload.batch, payload.start);
             self.note_in_order(now, header);
         } else if ahead > 1 {
-            self.end_run(now);
-            let missing = LossRange { first: self.highest.next(), last: header.seq.prev() };
-            self.lost += u64::from(missing.len());
-            let index = header.seq.since(self.base) as u32;
-            self.buffer.extend_to(index);
-            self.gaps.open(now, missing, self.base, index + 1);
+            self.open_gap_to(now, header.seq.prev());
             self.buffer.push(slot, payload.batch, payload.start);
-            self.position += ahead as u64 - 1;
             self.note_in_order(now, header);
         } else {
             self.end_run(now);
             self.arrivals.on_stray(now);
             let index = header.seq.since(self.base) as u32;
+            let was_missing = self.buffer.slot(index).is_some_and(Slot::is_missing);
             self.buffer.put(index, slot, payload.batch, payload.start);
-            let was_missing = self.gaps.close(header.seq);
+            if was_missing {
+                self.gaps.close(header.seq);
+            }
             // Every transmission carries a fresh time stamp, so one not later than that of the
             // highest packet is a first transmission, overtaken.
             let late = self.highest_timestamp.wrapping_sub(header.timestamp);
@@ -241,9 +238,14 @@ impl ReceiveHalf {
         }
     }
 
-    /// The sender gives up the packets `first ..= last` of a message. `exact`: the range is what
-    /// it says; the stock library names one packet too many, the first of the next message, so its
-    /// last is believed when it is repeated.
+    /// Appends to `out` the losses to report now. `repeat`: the interval before the first repetition.
+    pub fn report_losses(&mut self, now: Time, repeat: Duration, out: &mut Vec<LossRange>) {
+        self.gaps.due(now, self.base, self.highest, repeat, out);
+    }
+
+    /// The sender gives up the packets `first ..= last` of a message; returns whether it may.
+    /// `exact`: the range is what it says; the stock library names one packet too many, the first of
+    /// the next message, so its last is believed when it is repeated.
     pub fn on_drop_request(
         &mut self,
         now: Time,
@@ -252,30 +254,45 @@ impl ReceiveHalf {
         last: Seq,
         exact: bool,
     ) -> bool {
+        // A stream has no messages to give up, and a range beyond the window is no range of ours.
+        if self.messages.is_none() || last.since(self.base) >= self.capacity as i32 {
+            return false;
+        }
         let request = (message, first, last);
         let believed = exact || first == last || self.last_drop == Some(request);
         self.last_drop = Some(request);
         let last = if believed { last } else { last.prev() };
-        let (from, to) = (first.since(self.base).max(0), last.since(self.base));
-        // A stream has no messages to give up, and a range beyond the window is no range of ours.
-        if self.messages.is_none()
-            || to >= self.capacity as i32
-            || first.since(self.highest) > 1
-            || to < 0
-        {
-            return false;
+        let first = if first.since(self.base) < 0 { self.base } else { first };
+        if last.since(first) < 0 {
+            // An old one: the peer has not heard that this is settled.
+            self.acks.on_duplicate();
+            return true;
         }
         if last.since(self.highest) > 0 {
-            self.buffer.extend_to(to as u32 + 1);
-            self.position += last.since(self.highest) as u64;
-            self.highest = last;
+            self.open_gap_to(now, last);
         }
-        self.gaps.give_up(LossRange { first: self.base.plus(from as u32), last });
-        for index in from as u32..=to as u32 {
-            self.buffer.give_up(index);
+        let mut from = first;
+        while let Some(run) = self.gaps.next(from, last) {
+            for index in run.first.since(self.base)..=run.last.since(self.base) {
+                self.buffer.give_up(index as u32);
+            }
+            self.gaps.give_up(run);
+            from = run.last.next();
         }
         self.close_batch(now, None);
         true
+    }
+
+    /// Everything up to `last`, which lies beyond the highest that has come, is missing.
+    fn open_gap_to(&mut self, now: Time, last: Seq) {
+        self.end_run(now);
+        let missing = LossRange { first: self.highest.next(), last };
+        let window = last.since(self.base) as u32 + 1;
+        self.buffer.extend_to(window);
+        self.gaps.open(now, missing, self.base, window);
+        self.lost += u64::from(missing.len());
+        self.position += u64::from(missing.len());
+        self.highest = last;
     }
 
     /// Bytes of the stream that can be read, or of the next message.

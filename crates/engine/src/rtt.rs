@@ -12,6 +12,9 @@ const MIN_WINDOW: Duration = Duration::from_secs(10);
 /// No path that a time-out survives is longer; a peer's absurd figure is cut to it.
 const LONGEST_US: u32 = 60_000_000;
 
+/// With four times the RTT, the most that one sample counts for.
+const LARGEST_STEP_US: u32 = 100_000;
+
 /// The RTT filter of the protocol: gains 1/8 and 1/4, whole microseconds.
 #[derive(Debug)]
 pub struct Rtt {
@@ -36,7 +39,12 @@ impl Rtt {
 
     /// Takes a sample measured here, or the peer's own estimate.
     pub fn update(&mut self, now: Time, sample_us: u32) {
-        let sample = sample_us.clamp(1, LONGEST_US);
+        let mut sample = sample_us.clamp(1, LONGEST_US);
+        if self.sampled {
+            // A damaged figure must not stop the timers for a minute; a route that has become
+            // longer is believed step by step.
+            sample = sample.min(4 * self.rtt_us + LARGEST_STEP_US);
+        }
         if now - self.window_start > MIN_WINDOW {
             self.min_us = [u32::MAX, self.min_us[0]];
             self.window_start = now;

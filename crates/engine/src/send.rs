@@ -358,9 +358,9 @@ impl SendHalf {
         }
     }
 
-    /// The peer reports `range` lost. Returns the part of it that is in flight, or an error if it
-    /// names what was never sent. A packet sent again within `fresh` is left alone: that report
-    /// crossed it.
+    /// The peer reports `range` lost. Returns the part of it that is in flight, if that is news, or
+    /// an error if it names what was never sent. A packet sent again within `fresh` is left alone:
+    /// the report crossed it.
     pub fn on_loss_report(
         &mut self,
         now: Time,
@@ -396,7 +396,7 @@ impl SendHalf {
             }
         }
         self.packets_lost += u64::from(lost);
-        Ok(Some(LossRange { first, last: range.last }))
+        Ok((lost > 0).then_some(LossRange { first, last: range.last }))
     }
 
     /// When the retransmission timer expires.

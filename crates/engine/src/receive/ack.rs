@@ -35,8 +35,10 @@ pub struct AckSchedule {
     numbered: Seq,
     confirmed: Seq,
     numbered_at: Time,
-    full_at: Time,
+    full_at: Option<Time>,
     repeats: u32,
+    /// The peer sends what it has been told has arrived.
+    doubted: bool,
     history: VecDeque<(AckSeq, Seq, Time)>,
     /// Data packets since the last ACK of any form and since the last numbered one.
     packets: u32,
@@ -56,8 +58,9 @@ impl AckSchedule {
             numbered: isn,
             confirmed: isn,
             numbered_at: now,
-            full_at: now,
+            full_at: None,
             repeats: 0,
+            doubted: false,
             history: VecDeque::new(),
             packets: 0,
             packets_numbered: 0,
@@ -78,6 +81,11 @@ impl AckSchedule {
         let wait = if burst_ends { SHORTEST_GAP } else { period.min(SYN) };
         let due = now.max(self.numbered_at + wait);
         self.due = Some(self.due.map_or(due, |d| d.min(due)));
+    }
+
+    /// A packet has come again: the peer may not have heard of it.
+    pub fn on_duplicate(&mut self) {
+        self.doubted = true;
     }
 
     /// The receiver's buffer has room again that the peer does not know of.
@@ -130,12 +138,13 @@ impl AckSchedule {
         self.packets = 0;
         self.packets_numbered = 0;
         self.due = None;
+        self.doubted = false;
         if self.history.len() == HISTORY {
             self.history.pop_front();
         }
         self.history.push_back((ack_seq, point, now));
-        if now - self.full_at >= SYN || self.history.len() == 1 {
-            self.full_at = now;
+        if self.full_at.is_none_or(|at| now - at >= SYN) {
+            self.full_at = Some(now);
             AckForm::Full(ack_seq)
         } else {
             AckForm::Small(ack_seq)
@@ -169,6 +178,9 @@ impl AckSchedule {
     }
 
     fn repeat_at(&self, after: Duration) -> Time {
+        if self.doubted {
+            return self.numbered_at + SYN;
+        }
         self.numbered_at + (after * (1 << self.repeats.min(6))).min(LONGEST_REPEAT.max(after))
     }
 }

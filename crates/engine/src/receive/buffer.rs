@@ -61,6 +61,11 @@ impl Slot {
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
+
+    /// Whether nothing has arrived, nor been given up.
+    pub fn is_missing(&self) -> bool {
+        self.content == Content::Missing
+    }
 }
 
 /// A receive-offload buffer of which something is stored.

@@ -83,6 +83,11 @@ impl Gaps {
         self.loss.first(from, to)
     }
 
+    /// The first run of missing packets in `from ..= to`.
+    pub fn next(&self, from: Seq, to: Seq) -> Option<LossRange> {
+        self.loss.next_range(from, to)
+    }
+
     /// Packets that must follow a gap before it counts as a loss.
     pub fn tolerance(&self) -> u32 {
         self.packets
@@ -100,14 +105,14 @@ impl Gaps {
         });
     }
 
-    /// A missing packet has come; returns whether it was missing.
-    pub fn close(&mut self, seq: Seq) -> bool {
-        self.loss.remove(seq)
+    /// A missing packet has come.
+    pub fn close(&mut self, seq: Seq) {
+        self.loss.remove(seq);
     }
 
-    /// The sender gives up `range`; returns how many of it were missing.
-    pub fn give_up(&mut self, range: LossRange) -> u32 {
-        self.loss.remove_range(range)
+    /// The sender gives up `range`.
+    pub fn give_up(&mut self, range: LossRange) {
+        self.loss.remove_range(range);
     }
 
     /// A packet turned out to have been overtaken by `distance` packets, by `late` in time.
@@ -135,16 +140,23 @@ impl Gaps {
     }
 
     /// Appends to `out` what is to be reported now: gaps that have become losses, and losses
-    /// reported before whose interval is over. `highest`: the highest packet that has come;
-    /// `repeat`: the interval before the first repetition.
-    pub fn due(&mut self, now: Time, highest: Seq, repeat: Duration, out: &mut Vec<LossRange>) {
+    /// reported before whose interval is over. `base`: nothing is missing before it; `highest`: the
+    /// highest packet that has come; `repeat`: the interval before the first repetition.
+    pub fn due(
+        &mut self,
+        now: Time,
+        base: Seq,
+        highest: Seq,
+        repeat: Duration,
+        out: &mut Vec<LossRange>,
+    ) {
         while let Some(gap) = self.fresh.front() {
             if highest.since(gap.until_seq) < 0 && now < gap.until {
                 break;
             }
             let range = gap.range;
             self.fresh.pop_front();
-            self.report(range, 0, now, out);
+            self.report(range, base, 0, now, out);
         }
         for level in 0..LEVELS {
             let interval = repeat * (level as u32 + 1);
@@ -153,14 +165,22 @@ impl Gaps {
                     break;
                 }
                 self.reported[level].pop_front();
-                self.report(range, (level + 1).min(LEVELS - 1), now, out);
+                self.report(range, base, (level + 1).min(LEVELS - 1), now, out);
             }
         }
     }
 
     /// Reports what of `range` is still missing.
-    fn report(&mut self, range: LossRange, level: usize, now: Time, out: &mut Vec<LossRange>) {
-        let mut from = range.first;
+    fn report(
+        &mut self,
+        range: LossRange,
+        base: Seq,
+        level: usize,
+        now: Time,
+        out: &mut Vec<LossRange>,
+    ) {
+        // What lies before the base has come long ago, and the list may use its place again.
+        let mut from = if range.first.since(base) < 0 { base } else { range.first };
         while let Some(run) = self.loss.next_range(from, range.last) {
             out.push(run);
             self.reported[level].push_back((run, now));
@@ -203,7 +223,7 @@ mod tests {
 
     fn due(gaps: &mut Gaps, ms: u64, highest: u32) -> Vec<LossRange> {
         let mut out = Vec::new();
-        gaps.due(Time::from_millis(ms), Seq::new(highest), REPEAT, &mut out);
+        gaps.due(Time::from_millis(ms), Seq::new(0), Seq::new(highest), REPEAT, &mut out);
         out
     }
 
@@ -223,7 +243,8 @@ mod tests {
         let mut gaps = Gaps::new(ReorderTolerance::Adaptive(64));
         open(&mut gaps, 10, range(5, 6));
         assert_eq!(due(&mut gaps, 10, 8), []);
-        assert!(gaps.close(Seq::new(5)) && gaps.close(Seq::new(6)));
+        gaps.close(Seq::new(5));
+        gaps.close(Seq::new(6));
         assert_eq!(due(&mut gaps, 11, 9), []);
         assert_eq!(gaps.timeout(REPEAT), None);
     }

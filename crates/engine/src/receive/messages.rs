@@ -49,6 +49,11 @@ impl Messages {
         self.ready.pop_front()
     }
 
+    /// Whether `seq` lies before the ACK point and has been gone through.
+    pub fn has_passed(&self, seq: Seq) -> bool {
+        seq.since(self.cursor) < 0
+    }
+
     /// A packet that need not wait for its turn has been stored.
     pub fn on_unordered(&mut self, seq: Seq, base: Seq, buffer: &mut ReceiveBuffer) {
         let Some(slot) = buffer.slot(seq.since(base) as u32).copied() else { return };

@@ -39,7 +39,11 @@ impl Flight {
 
     /// Forgets what has arrived or is lost by `now`.
     pub fn advance(&mut self, now: Time) {
-        while let Some((_, count)) = self.bursts.pop_front_if(|(at, _)| *at + self.span <= now) {
+        while let Some(&(at, count)) = self.bursts.front() {
+            if at + self.span > now {
+                break;
+            }
+            self.bursts.pop_front();
             self.packets -= count;
         }
     }

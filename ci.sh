@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Everything that must hold, in named stages: ./ci.sh [STAGE…]; without arguments all of them.
+#
+# On a Debian machine, as root or with sudo, it installs the programs that tests need. Where one
+# cannot be installed, the tests that need it say "skipped: why", and are counted at the end.
+set -uo pipefail
+cd "$(dirname "$0")"
+stages=("$@")
+[ ${#stages[@]} -gt 0 ] || stages=(packages fmt lint test doc fuzz)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+stage_packages() {
+    local missing=() need
+    for need in c++:g++ make:make tshark:tshark ip:iproute2 unshare:util-linux python3:python3; do
+        command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}")
+    done
+    ls /usr/include/udt/udt.h /usr/include/udt.h >/dev/null 2>&1 || true
+    [ -e /usr/include/udt/udt.h ] || [ -e /usr/include/udt.h ] || missing+=(libudt-dev)
+    [ ${#missing[@]} -gt 0 ] || return 0
+    command -v apt-get >/dev/null || { echo "no apt-get: without ${missing[*]}"; return 0; }
+    local sudo=()
+    [ "$(id -u)" = 0 ] || sudo=(sudo -n)
+    export DEBIAN_FRONTEND=noninteractive
+    "${sudo[@]}" apt-get update -qq &&
+        "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null ||
+        echo "could not install ${missing[*]}: tests that need them will be skipped"
+    return 0
+}
+
+stage_fmt() { cargo fmt --all --check; }
+
+stage_lint() { cargo clippy --workspace --all-targets --all-features --quiet -- -D warnings; }
+
+stage_test() {
+    # The output of tests that pass is shown too: it holds the reasons of those skipped.
+    cargo test --workspace --all-features --no-fail-fast -- --show-output 2>&1 | tee "$log" |
+        grep -E --line-buffered '^(     Running|   Doc-tests|test result|error|warning|failures:|---- .* stdout|thread .* panicked|assertion|skipped:|  left|  right)|^test .* FAILED'
+    local status=${PIPESTATUS[0]}
+    local count
+    count() { grep -oE "$1" "$log" | awk '{n += $1} END {print n + 0}'; }
+    echo "tests: $(count '[0-9]+ passed') passed, $(count '[0-9]+ failed') failed, $(grep -c '^skipped:' "$log") skipped"
+    return "$status"
+}
+
+stage_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --quiet; }
+
+# Each fuzz target for a few seconds. Needs a nightly toolchain; FUZZ_SECONDS for longer.
+stage_fuzz() {
+    if ! rustup toolchain list 2>/dev/null | grep -q nightly; then
+        echo "skipped: no nightly toolchain for fuzzing"
+        return 0
+    fi
+    if ! cargo fuzz --version >/dev/null 2>&1 && ! cargo install --quiet cargo-fuzz; then
+        echo "skipped: cargo-fuzz cannot be installed"
+        return 0
+    fi
+    local target
+    for target in $(cd fuzz && cargo +nightly fuzz list); do
+        echo "fuzz $target"
+        mkdir -p "fuzz/corpus/$target"
+        (cd fuzz && cargo +nightly fuzz run "$target" "corpus/$target" "seeds/$target" -- \
+            -max_total_time="${FUZZ_SECONDS:-5}" -verbosity=0 -print_final_stats=0) >"$log" 2>&1 ||
+            { tail -40 "$log"; return 1; }
+    done
+}
+
+failed=()
+for stage in "${stages[@]}"; do
+    echo "== $stage"
+    start=$SECONDS
+    "stage_$stage" || failed+=("$stage")
+    echo "== $stage: $((SECONDS - start)) s"
+done
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "FAILED: ${failed[*]}"
+    exit 1
+fi
