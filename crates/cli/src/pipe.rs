@@ -14,6 +14,7 @@ use clap::Args;
 use farhaul::{CloseReason, Connection, Endpoint, MessageOptions, Mode};
 use serde::Serialize;
 
+use crate::interrupt::on_interrupt;
 use crate::transport::{TransportArgs, report_kernel_buffers, resolve};
 use crate::{output, units};
 
@@ -99,7 +100,10 @@ pub fn run(args: &PipeArgs) -> Result<()> {
     let received =
         if args.message { print_messages(&connection) } else { print_stream(&connection) };
     if interrupted.load(Ordering::Relaxed) {
-        return Err(Interrupted.into());
+        // Returns when the peer knows, or has been told often enough.
+        connection.close().ok();
+        eprintln!("farhaul: interrupted");
+        std::process::exit(130);
     }
     let reason = connection.close_reason();
     let stats = connection.stats(false).ok();
@@ -108,7 +112,8 @@ pub fn run(args: &PipeArgs) -> Result<()> {
         Err(error) => {
             // The peer need not wait for its time-out to learn of it.
             connection.abort();
-            return Err(error).context("receiving failed");
+            connection.close().ok();
+            return Err(error).context("the connection ended early");
         }
     };
     // This side has closed, so its sending half is through; if the peer has, it may still wait for
@@ -117,7 +122,8 @@ pub fn run(args: &PipeArgs) -> Result<()> {
         Some(CloseReason::Peer) => sender.try_recv().unwrap_or(Ok(())),
         _ => sender.recv().context("the sending thread panicked")?,
     };
-    let (read, taken) = (sent.read.load(Ordering::Relaxed), sent.taken.load(Ordering::Relaxed));
+    let taken = sent.taken.load(Ordering::Acquire);
+    let read = sent.read.load(Ordering::Acquire);
     let buffered = stats.as_ref().map_or(0, |stats| stats.instant.send_buffer.0 as u64);
     let lost = read - taken + buffered;
     if reason == Some(CloseReason::Peer) && lost > 0 {
@@ -132,7 +138,7 @@ pub fn run(args: &PipeArgs) -> Result<()> {
     }
     let mut report = PipeReport {
         peer: connection.peer_addr().to_string(),
-        sent_bytes: taken - buffered,
+        sent_bytes: read - lost.min(read),
         received_bytes: received,
         seconds: started.elapsed().as_secs_f64(),
         ..PipeReport::default()
@@ -175,11 +181,9 @@ fn open(args: &PipeArgs) -> Result<Connection> {
 
 /// The sending half: all of standard input, then, but for the listening side, the end.
 fn send(args: &PipeArgs, connection: &Connection, sent: &Sent) -> io::Result<()> {
+    let how = MessageOptions { ttl: args.ttl, in_order: args.ordered };
     let result = match args.message {
-        true => {
-            let how = MessageOptions { ttl: args.ttl, in_order: args.ordered };
-            send_messages(connection, how, sent)
-        }
+        true => send_messages(connection, how, sent),
         false => send_stream(connection, sent),
     };
     if result.is_ok() && args.listen.is_some() {
@@ -205,9 +209,9 @@ fn send_stream(connection: &Connection, sent: &Sent) -> io::Result<()> {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(e),
         };
-        sent.read.fetch_add(count as u64, Ordering::Relaxed);
+        sent.read.fetch_add(count as u64, Ordering::Release);
         (&mut &*connection).write_all(&block[..count])?;
-        sent.taken.fetch_add(count as u64, Ordering::Relaxed);
+        sent.taken.fetch_add(count as u64, Ordering::Release);
     }
 }
 
@@ -215,15 +219,15 @@ fn send_messages(connection: &Connection, how: MessageOptions, sent: &Sent) -> i
     for line in io::stdin().lock().split(b'\n') {
         let line = line?;
         let count = line.len() as u64;
-        sent.read.fetch_add(count, Ordering::Relaxed);
+        sent.read.fetch_add(count, Ordering::Release);
         connection.send_message(line, how)?;
-        sent.taken.fetch_add(count, Ordering::Relaxed);
+        sent.taken.fetch_add(count, Ordering::Release);
     }
     Ok(())
 }
 
 fn print_stream(connection: &Connection) -> io::Result<u64> {
-    let mut out = output()?;
+    let mut out = unbuffered_stdout()?;
     let mut block = vec![0; BLOCK];
     let mut received = 0;
     loop {
@@ -236,13 +240,13 @@ fn print_stream(connection: &Connection) -> io::Result<u64> {
         if count == 0 {
             return Ok(received);
         }
-        out.write_all(&block[..count])?;
+        out.write_all(&block[..count]).map_err(output_error)?;
         received += count as u64;
     }
 }
 
 fn print_messages(connection: &Connection) -> io::Result<u64> {
-    let mut out = output()?;
+    let mut out = unbuffered_stdout()?;
     let mut received = 0;
     loop {
         let message = match connection.recv_message() {
@@ -253,12 +257,16 @@ fn print_messages(connection: &Connection) -> io::Result<u64> {
         let Some(mut message) = message else { return Ok(received) };
         received += message.len() as u64;
         message.push(b'\n');
-        out.write_all(&message)?;
+        out.write_all(&message).map_err(output_error)?;
     }
 }
 
 /// Standard output without a buffer: what has come is passed on at once, and never looked through
 /// for the ends of lines.
-fn output() -> io::Result<File> {
+fn unbuffered_stdout() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+fn output_error(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
 }

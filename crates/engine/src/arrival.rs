@@ -259,7 +259,7 @@ mod tests {
                 e.on_packet(now, packet(position, i));
                 position += 1;
             }
-            now = now + core::time::Duration::from_micros(if i % 12 == 0 { 50_000 } else { 500 });
+            now += core::time::Duration::from_micros(if i % 12 == 0 { 50_000 } else { 500 });
         }
         let rate = e.arrival_rate();
         assert!((rate - 20_000.0).abs() < 200.0, "{rate}");
@@ -272,7 +272,7 @@ mod tests {
         let mut now = Time::from_millis(1);
         for position in 0..2_000u64 {
             let gap = if position % 16 == 1 { 12 } else { 100 };
-            now = now + core::time::Duration::from_micros(gap);
+            now += core::time::Duration::from_micros(gap);
             e.on_packet(now, packet(position, now.as_micros() as u32));
         }
         let capacity = e.capacity();
@@ -300,7 +300,7 @@ mod tests {
         let mut e = ArrivalEstimator::new();
         let mut now = Time::from_millis(1);
         for position in (0..4_000u64).step_by(2) {
-            now = now + core::time::Duration::from_micros(10);
+            now += core::time::Duration::from_micros(10);
             e.on_packet(now, packet(position, 7));
         }
         assert_eq!(e.capacity(), 0.0);
@@ -311,7 +311,7 @@ mod tests {
         let mut e = ArrivalEstimator::new();
         let mut now = Time::from_millis(1);
         for position in 0..1_000u64 {
-            now = now + core::time::Duration::from_micros(100);
+            now += core::time::Duration::from_micros(100);
             e.on_packet(now, packet(position, 0));
             e.peak_rate(now, 10_000_000);
         }

@@ -197,3 +197,14 @@ fn noisy_link_forgives_a_share_of_losses() {
     law.on_loss(&[LossRange { first: Seq::new(4_000), last: Seq::new(4_100) }], &at, &mut knobs);
     assert!(knobs.period_ns > before, "so is a burst");
 }
+
+#[test]
+fn a_loss_before_any_estimate_leaves_a_window_every_round_trip() {
+    let mut law = Udt::new(1, 16.0, false, 0.02);
+    let mut knobs = Knobs::default();
+    law.init(&view(0), &mut knobs);
+    // The first packet has been acknowledged after a round trip: 12 packets/s, says that.
+    let early = View { arrival_rate: 0.0, delivery_rate: 12.0, ..view(81) };
+    law.on_loss(&single(110), &early, &mut knobs);
+    assert!((knobs.period_ns - 1.125 * 90e6 / 16.0).abs() < 1e-6, "{}", knobs.period_ns);
+}

@@ -93,7 +93,7 @@ fn at_most_five_decreases_a_period() {
 }
 
 #[test]
-fn slow_start_leaves_for_the_arrival_speed_without_decrease() {
+fn slow_start_leaves_for_the_arrival_speed_less_one_decrease() {
     let mut law = Udt4::new(3);
     let mut knobs = Knobs::default();
     law.init(&view(0), &mut knobs);
@@ -101,10 +101,16 @@ fn slow_start_leaves_for_the_arrival_speed_without_decrease() {
     assert_eq!(knobs.window, 32.0);
     law.on_ack(Seq::new(120), &view(15), &mut knobs);
     assert_eq!(knobs.window, 32.0, "once per SYN");
-    law.on_loss(&single(200), &view(20), &mut knobs);
-    assert_eq!(knobs.period_ns, 50_000.0);
+    let overshoot = View { largest_sent: Seq::new(400), ..view(20) };
+    law.on_loss(&single(200), &overshoot, &mut knobs);
+    assert_eq!(knobs.period_ns, 56_250.0);
+    for seq in 201..=400 {
+        law.on_loss(&single(seq), &overshoot, &mut knobs);
+    }
+    assert_eq!(knobs.period_ns, 56_250.0, "the rest of the overshoot");
+    law.loss = false;
     law.on_ack(Seq::new(300), &view(30), &mut knobs);
-    assert!(knobs.period_ns < 50_000.0, "that NAK does not hold the increase back");
+    assert!(knobs.period_ns < 56_250.0);
     assert!((knobs.window - (20_000.0 * 0.05 + 16.0)).abs() < 1e-9);
 }
 
@@ -115,5 +121,5 @@ fn an_unknown_arrival_speed_does_not_stop_the_flow() {
     law.init(&view(0), &mut knobs);
     let early = View { arrival_rate: 0.0, ..view(5) };
     law.on_loss(&single(110), &early, &mut knobs);
-    assert!((knobs.period_ns - 50e6 / 16.0).abs() < 1e-6, "a window every RTT + SYN");
+    assert!((knobs.period_ns - 1.125 * 50e6 / 16.0).abs() < 1e-6, "a window every RTT + SYN");
 }
