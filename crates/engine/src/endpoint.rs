@@ -190,7 +190,7 @@ impl Endpoint {
         }
         let connecting = Connecting::new(now, id, peer, isn, config);
         self.insert(id, Entry::Connecting(Box::new(connecting)), None);
-        self.update_schedule(now, id);
+        self.update_schedule(id);
         Ok(ConnectionId(id))
     }
 
@@ -216,13 +216,12 @@ impl Endpoint {
     /// Does something with a connection that is set up, and then what follows from it.
     pub fn update<R>(
         &mut self,
-        now: Time,
         id: ConnectionId,
         action: impl FnOnce(&mut Connection) -> R,
     ) -> Option<R> {
         let connection = self.open_mut(id.0)?;
         let result = action(connection);
-        self.update_schedule(now, id.0);
+        self.update_schedule(id.0);
         Some(result)
     }
 
@@ -245,7 +244,7 @@ impl Endpoint {
                 return;
             }
         }
-        self.update_schedule(now, id.0);
+        self.update_schedule(id.0);
     }
 
     /// Connections of any state, those that still close included.
@@ -357,7 +356,7 @@ impl Endpoint {
             }
             Entry::Failed(_) => {}
         }
-        self.update_schedule(now, id);
+        self.update_schedule(id);
     }
 
     fn make_progress(&mut self, now: Time, id: u32, progress: Progress) {
@@ -402,7 +401,7 @@ impl Endpoint {
         {
             let progress = caller.on_handshake(now, &handshake);
             self.make_progress(now, id, progress);
-            self.update_schedule(now, id);
+            self.update_schedule(id);
             return;
         }
         if handshake.request == Request::Hello {
@@ -482,7 +481,7 @@ impl Endpoint {
         self.clients.insert(client, id);
         self.insert(id, Entry::Open(Box::new(connection)), Some(client));
         self.reply(from, request.socket_id, &answer);
-        self.update_schedule(now, id);
+        self.update_schedule(id);
     }
 
     /// A packet to a connection that is over or never was: the peer of one that is over may have
@@ -546,7 +545,7 @@ impl Endpoint {
                 }
                 _ => {}
             }
-            self.update_schedule(now, id);
+            self.update_schedule(id);
         }
         self.forget_old(now);
     }
@@ -563,29 +562,37 @@ impl Endpoint {
         }
     }
 
-    /// After anything that may have changed a connection: its turn to send, its timer, its events
-    /// and its end.
-    fn update_schedule(&mut self, now: Time, id: u32) {
+    /// After anything that may have changed a connection: it gets a turn to send, which ends with
+    /// its timer set ([`Endpoint::set_timer`]), and its events are noted.
+    fn update_schedule(&mut self, id: u32) {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
-        let (timeout, events) = match &socket.entry {
-            Entry::Open(connection) => (connection.timeout(), connection.has_events()),
-            Entry::Connecting(connecting) => (Some(connecting.timeout()), false),
-            Entry::Failed(_) => (None, true),
-        };
         if !socket.queued {
             socket.queued = true;
             self.ready.push_back(id);
         }
-        if let Some(at) = timeout
-            && at < socket.timer
-        {
-            // A time that has come is served by the turn to send; the timer sees to the rest.
-            let at = at.max(now.plus_nanos(1));
-            socket.timer = at;
-            self.timers.push(Reverse((at, id)));
-        }
+        let events = match &socket.entry {
+            Entry::Open(connection) => connection.has_events(),
+            Entry::Connecting(_) => false,
+            Entry::Failed(_) => true,
+        };
         if events {
             self.note_events(id);
+        }
+    }
+
+    /// After a turn in which there was nothing to send: what is the connection waiting for?
+    fn set_timer(&mut self, now: Time, id: u32) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let timeout = match &socket.entry {
+            Entry::Open(connection) => connection.timeout(),
+            Entry::Connecting(connecting) => Some(connecting.timeout()),
+            Entry::Failed(_) => None,
+        };
+        // Never this instant again, whatever a timer says: a driver must not spin.
+        let timeout = timeout.map(|at| at.max(now.plus_nanos(1)));
+        if let Some(at) = timeout.filter(|at| *at < socket.timer) {
+            socket.timer = at;
+            self.timers.push(Reverse((at, id)));
         }
     }
 
@@ -630,11 +637,11 @@ impl Endpoint {
             match &mut socket.entry {
                 Entry::Open(connection) => {
                     if connection.poll_transmit(now, out) {
-                        self.update_schedule(now, id);
+                        self.update_schedule(id);
                         return true;
                     }
                     let over = connection.is_over() && socket.released;
-                    self.update_timer(now, id);
+                    self.set_timer(now, id);
                     if over {
                         self.remove(now, id);
                     }
@@ -645,24 +652,15 @@ impl Endpoint {
                         let written = Control::Handshake(handshake).write(0, peer_id, &mut packet);
                         out.clear(connecting.peer);
                         out.push_control(&packet[..written.unwrap_or(0)]);
-                        self.update_schedule(now, id);
+                        self.update_schedule(id);
                         return true;
                     }
-                    self.update_timer(now, id);
+                    self.set_timer(now, id);
                 }
                 Entry::Failed(_) => {}
             }
         }
         false
-    }
-
-    fn update_timer(&mut self, now: Time, id: u32) {
-        let Some(socket) = self.sockets.get_mut(&id) else { return };
-        let queued = core::mem::replace(&mut socket.queued, true);
-        self.update_schedule(now, id);
-        if let Some(socket) = self.sockets.get_mut(&id) {
-            socket.queued = queued;
-        }
     }
 
     fn remove(&mut self, now: Time, id: u32) {

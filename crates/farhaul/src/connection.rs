@@ -161,7 +161,7 @@ impl Connection {
         let mut state = inner.port.lock();
         state
             .endpoint
-            .update(now, inner.id, |c| c.stats(now, clear))
+            .update(inner.id, |c| c.stats(now, clear))
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
@@ -297,7 +297,7 @@ impl Inner {
         &self,
         action: impl FnOnce(Time, &mut farhaul_engine::Connection) -> R,
     ) -> Option<R> {
-        self.port.update(|now, state| state.endpoint.update(now, self.id, |c| action(now, c)))
+        self.port.update(|now, state| state.endpoint.update(self.id, |c| action(now, c)))
     }
 
     /// The same with the state locked already; what follows is to be flushed later.
@@ -307,7 +307,7 @@ impl Inner {
         action: impl FnOnce(Time, &mut farhaul_engine::Connection) -> R,
     ) -> Option<R> {
         let now = self.port.now();
-        state.endpoint.update(now, self.id, |c| action(now, c))
+        state.endpoint.update(self.id, |c| action(now, c))
     }
 
     /// Copies the beginning of `buf` to a block: whole packets, so that consecutive writes make

@@ -1,7 +1,8 @@
-//! Real-packet path emulation: a userspace UDP relay.
+//! Real-packet path emulation: a userspace UDP relay, and a path between network namespaces.
 //!
 //! The relay stands between UDP endpoints and does to their datagrams what a [`farhaul_link::Link`]
-//! says, in each direction. It needs no privileges. Linux only.
+//! says, in each direction. It needs no privileges. [`tun`] does the same to all IP packets between
+//! two network namespaces. Linux only.
 //!
 //! ```no_run
 //! use farhaul_wan::{Relay, RelayConfig};
@@ -26,6 +27,7 @@
 mod clock;
 mod relay;
 mod socket;
+pub mod tun;
 
 pub use relay::{
     DirectionStats, Ends, PeerPort, Relay, RelayConfig, RelayHandle, RelayStats, Timing,

@@ -5,6 +5,7 @@
 //   stock rendezvous LOCALPORT HOST PORT MODE
 //   stock file-server PORT              one request, as the library's sendfile sample serves it
 //   stock file-client HOST PORT REMOTE LOCAL     ... as the recvfile sample asks for it
+//   stock hash BYTES SEED               no connection: prints what the bytes of a source hash to
 //
 // MODE, stream sockets (bytes as in pattern.hpp):
 //   sink                 reads until the peer closes
@@ -31,7 +32,7 @@
 // Standard output, one fact a line:
 //   port N | connected | received BYTES SHA256 | sent BYTES SHA256 | acknowledged yes|no
 //   message ARRIVAL INDEX LENGTH SHA256 intact|damaged | messages RECEIVED | sent-messages COUNT
-//   request NAME | size N | closed local|peer | stats name value ...
+//   request NAME | size N | closed local|peer | stats name value ... | hash SHA256
 // Exit code: 0 done, 1 failed (reason on standard error), 3 watchdog.
 
 #include "options.hpp"
@@ -78,6 +79,19 @@ static Received receive_stream(UDTSOCKET u, const Options& options, int64_t stop
     }
     result.sha256 = hash.hex();
     return result;
+}
+
+static std::string hash_stream(int64_t bytes, uint64_t seed) {
+    std::vector<unsigned char> buffer(CHUNK);
+    PatternStream pattern(seed);
+    Sha256 hash;
+    for (int64_t left = bytes; left > 0;) {
+        const size_t n = static_cast<size_t>(left < int64_t(CHUNK) ? left : int64_t(CHUNK));
+        pattern.fill(buffer.data(), n);
+        hash.update(buffer.data(), n);
+        left -= static_cast<int64_t>(n);
+    }
+    return hash.hex();
 }
 
 static std::string send_stream(UDTSOCKET u, int64_t bytes, uint64_t seed) {
@@ -387,6 +401,10 @@ int main(int argc, char** argv) {
         const std::string remote = options.take("REMOTE"), local = options.take("LOCAL");
         run_file_client(connect_to(options, host, port, SOCK_STREAM, nullptr), options, remote,
                         local);
+    } else if (role == "hash") {
+        const int64_t bytes = options.take_number("BYTES");
+        const uint64_t seed = static_cast<uint64_t>(options.take_number("SEED"));
+        printf("hash %s\n", hash_stream(bytes, seed).c_str());
     } else {
         fail("unknown role " + role);
     }

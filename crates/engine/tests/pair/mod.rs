@@ -18,7 +18,7 @@ pub struct Datagram {
 
 impl Packet for Datagram {
     fn wire_len(&self) -> usize {
-        self.bytes.len() + 28
+        self.bytes.len() + if self.from.is_ipv6() { 48 } else { 28 }
     }
 
     fn corruptible_bits(&self) -> usize {
@@ -64,7 +64,11 @@ pub struct Net {
     pub links: [Link<Datagram>; 2],
     /// Hand packets over as retained buffers of several, where they arrive together.
     pub batch: bool,
+    /// The hosts look for packets this often only, as one does whose processor is busy.
+    pub interval: Duration,
     pub datagrams: u64,
+    /// Steps since something was last sent or received.
+    idle_steps: u32,
 }
 
 impl Net {
@@ -78,8 +82,23 @@ impl Net {
             hosts: [Host::new("10.0.0.1:1000", seed + 1), Host::new("10.0.0.2:2000", seed + 2)],
             links: [Link::new(ab, seed + 3), Link::new(ba, seed + 4)],
             batch: seed.is_multiple_of(2),
+            interval: Duration::ZERO,
             datagrams: 0,
+            idle_steps: 0,
         }
+    }
+
+    /// The hosts have these addresses.
+    pub fn with_addresses(mut self, a: &str, b: &str) -> Self {
+        self.hosts[A].addr = a.parse().unwrap();
+        self.hosts[B].addr = b.parse().unwrap();
+        self
+    }
+
+    /// The host's process ends and another begins, on the same port.
+    pub fn restart(&mut self, side: usize, seed: u64) {
+        self.hosts[side].endpoint = Endpoint::new(self.now, seed);
+        self.hosts[side].events.clear();
     }
 
     /// Puts a datagram on the link towards `to`, as if `from` had sent it.
@@ -89,7 +108,8 @@ impl Net {
 
     /// Sends what is to be sent, delivers what has arrived, at this instant.
     pub fn settle(&mut self) {
-        loop {
+        for round in 0.. {
+            assert!(round < 1_000_000, "packets go to and fro without end");
             let mut busy = false;
             for side in [A, B] {
                 busy |= self.send(side) | self.deliver(1 - side);
@@ -101,6 +121,7 @@ impl Net {
             if !busy {
                 break;
             }
+            self.idle_steps = 0;
         }
     }
 
@@ -124,6 +145,9 @@ impl Net {
 
     fn deliver(&mut self, to: usize) -> bool {
         let mut delivered = false;
+        if self.now != self.next_look(self.now) {
+            return false;
+        }
         let mut waiting = self.links[1 - to].poll(self.now);
         while let Some((_, first)) = waiting.take() {
             delivered = true;
@@ -154,7 +178,7 @@ impl Net {
     /// Goes on to the next thing that happens, but not beyond `until`. False if that came first.
     pub fn step(&mut self, until: Time) -> bool {
         self.settle();
-        let links = self.links.iter().filter_map(Link::next_event);
+        let links = self.links.iter().filter_map(Link::next_event).map(|at| self.next_look(at));
         let timers =
             self.hosts.iter().filter(|h| !h.deaf).filter_map(|h| h.endpoint.poll_timeout());
         let next = links.chain(timers).min().unwrap_or(Time::MAX);
@@ -162,12 +186,20 @@ impl Net {
             self.now = until;
             return false;
         }
+        self.idle_steps += 1;
+        assert!(self.idle_steps < 10_000, "time-outs that lead to nothing, at {:?}", self.now);
         self.now = next.max(self.now);
         for host in self.hosts.iter_mut().filter(|h| !h.deaf) {
             host.endpoint.handle_timeout(self.now);
         }
         self.settle();
         true
+    }
+
+    /// When a host that looks now and then finds what arrives at `at`.
+    fn next_look(&self, at: Time) -> Time {
+        let interval = self.interval.as_nanos().max(1) as u64;
+        Time::from_nanos(at.as_nanos().div_ceil(interval) * interval)
     }
 
     pub fn run_for(&mut self, span: Duration) {
@@ -208,7 +240,7 @@ impl Net {
         id: ConnectionId,
         action: impl FnOnce(&mut farhaul_engine::Connection) -> R,
     ) -> R {
-        self.hosts[side].endpoint.update(self.now, id, action).expect("the connection is set up")
+        self.hosts[side].endpoint.update(id, action).expect("the connection is set up")
     }
 
     pub fn stats(&mut self, side: usize, id: ConnectionId) -> farhaul_engine::Stats {

@@ -4,7 +4,7 @@
 //! late, what was due leaves at once and what follows is not delayed by that.
 
 mod flows;
-mod pace;
+pub(crate) mod pace;
 mod packet;
 mod run;
 mod stats;

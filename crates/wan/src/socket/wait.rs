@@ -7,30 +7,30 @@ use std::time::Duration;
 
 use super::Socket;
 
-/// Sleeps until sockets can be read.
+/// Sleeps until sockets or devices can be read.
 #[derive(Debug, Default)]
 pub(crate) struct Poller {
     fds: Vec<libc::pollfd>,
 }
 
 impl Poller {
-    /// Watches these sockets for input, in this order, and no others.
-    pub(crate) fn watch<'a>(&mut self, sockets: impl Iterator<Item = &'a Socket>) {
+    /// Watches these sockets or devices for input, in this order, and no others.
+    pub(crate) fn watch<'a, F: AsRawFd + 'a>(&mut self, files: impl Iterator<Item = &'a F>) {
         self.fds.clear();
-        self.fds.extend(sockets.map(|socket| libc::pollfd {
-            fd: socket.as_raw_fd(),
+        self.fds.extend(files.map(|file| libc::pollfd {
+            fd: file.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         }));
     }
 
-    /// Sleeps until a watched socket has something to say or `timeout` is over. Returns whether one
+    /// Sleeps until a watched file has something to say or `timeout` is over. Returns whether one
     /// has. A signal ends the sleep as well.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
         ppoll(&mut self.fds, timeout)
     }
 
-    /// Whether the last [`wait`](Poller::wait) found input, or an error, on the watched socket of
+    /// Whether the last [`wait`](Poller::wait) found input, or an error, on the watched file of
     /// this number.
     pub(crate) fn is_ready(&self, index: usize) -> bool {
         self.fds.get(index).is_some_and(|fd| fd.revents != 0)

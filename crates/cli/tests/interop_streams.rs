@@ -1,0 +1,193 @@
+//! Streams between `farhaul pipe` and stock libudt 4.11, over paths that lose and reorder.
+//!
+//! A stock sender collapses on loss and recovers slowly: it halves no window but lengthens its
+//! sending period with every report, and what its lost packets do not repair waits for a timer of
+//! 300 ms. So its lossy paths are short, and its slowest cases have their full size only with
+//! FARHAUL_LONG=1.
+
+mod common;
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use common::path::Path;
+use common::pattern::{Checker, feed};
+use common::process::{Ended, Process};
+use common::stock::Stock;
+use common::{long, skip, turn};
+
+const MB: u64 = 1_000_000;
+/// A path that stock libudt fills without loss.
+const FAST: Path = Path::new("500M", 1);
+
+macro_rules! stock {
+    () => {
+        match Stock::get() {
+            Ok(stock) => stock,
+            Err(why) => skip!("{why}"),
+        }
+    };
+}
+
+/// For streams whose full size takes minutes.
+fn limit(bytes: u64) -> Duration {
+    Duration::from_secs(60 + bytes / MB)
+}
+
+fn measured(what: &str, path: &Path, bytes: u64, started: Instant, pause: Option<Duration>) {
+    let seconds = started.elapsed().as_secs_f64();
+    let pause = pause.map_or(String::new(), |p| format!(", longest pause {} ms", p.as_millis()));
+    let Path { rate, delay, loss, reorder, .. } = path;
+    writeln!(
+        std::io::stderr(),
+        "measured: {what}, {rate}b/s, {delay} ms, loss {loss}, reordering {}: {} MB in {seconds:.2} \
+         s, {:.0} Mb/s{pause}",
+        if reorder.is_empty() { "none" } else { reorder },
+        bytes / MB,
+        bytes as f64 * 8e-6 / seconds
+    )
+    .expect("standard error");
+}
+
+/// A stock peer says once that it has closed: where that can be lost, farhaul finds the peer gone.
+fn expect_end(ended: &Ended, path: &Path) {
+    let lost = path.loss != "none"
+        && ended.code == Some(1)
+        && ended.errors.iter().any(|line| line.contains("nothing has come from the peer"));
+    assert!(ended.code == Some(0) || lost, "{ended:#?}");
+}
+
+/// Stock client → `farhaul pipe --listen`. Returns the longest pause in the output.
+fn stock_sends(stock: &Stock, path: Path, bytes: u64) -> Duration {
+    let mut farhaul = Process::farhaul_within(
+        &["pipe", "--listen", "127.0.0.1:0", "--peer-timeout", "10s"],
+        limit(bytes),
+    );
+    let relay = path.to(farhaul.listening_at());
+    let checker = Checker::start(farhaul.stdout(), 1);
+    let started = Instant::now();
+    let args = ["source", &bytes.to_string(), "1"];
+    let sender = stock.call_within(relay.local_addr(), &args, limit(bytes));
+    checker.wait_for(bytes);
+    let took = started;
+    let seen = {
+        measured("stock → farhaul", &path, bytes, took, None);
+        let ended = sender.finish_well();
+        assert_eq!(ended.line("acknowledged"), "yes");
+        // Nobody closes the input: the peer's close is the end.
+        expect_end(&farhaul.finish_with_open_input(), &path);
+        checker.expect(bytes)
+    };
+    writeln!(std::io::stderr(), "   longest pause {} ms", seen.longest_pause.as_millis()).unwrap();
+    seen.longest_pause
+}
+
+/// `farhaul pipe` → stock server.
+fn farhaul_sends(stock: &Stock, path: Path, bytes: u64) {
+    let hash = stock.hash(bytes, 2);
+    let (receiver, addr) = stock.serve_within(&["sink"], limit(bytes));
+    let relay = path.to(addr);
+    let started = Instant::now();
+    let mut farhaul =
+        Process::farhaul_within(&["pipe", &relay.local_addr().to_string()], limit(bytes));
+    drop(feed(farhaul.stdin(), 2, bytes).join().expect("no panic").expect("the pipe takes all"));
+    farhaul.finish_well();
+    measured("farhaul → stock", &path, bytes, started, None);
+    let ended = receiver.finish_well();
+    assert_eq!(ended.line("received"), format!("{bytes} {hash}"));
+    assert_eq!(ended.line("closed"), "peer");
+}
+
+/// Both directions at once, stock connecting.
+fn both_at_once(stock: &Stock, path: Path, bytes: u64) {
+    let hash = stock.hash(bytes, 3);
+    let mut farhaul = Process::farhaul_within(
+        &["pipe", "--listen", "127.0.0.1:0", "--peer-timeout", "10s"],
+        limit(bytes),
+    );
+    let relay = path.to(farhaul.listening_at());
+    let checker = Checker::start(farhaul.stdout(), 4);
+    let feeder = feed(farhaul.stdin(), 3, bytes);
+    let started = Instant::now();
+    let args = ["both", &bytes.to_string(), "4", "--close-first"];
+    let peer = stock.call_within(relay.local_addr(), &args, limit(bytes));
+    // The input stays open: the peer closes when it has everything and everything it sent is
+    // acknowledged.
+    let input = feeder.join().expect("no panic").expect("the pipe takes all");
+    let ended = peer.finish_well();
+    measured("both at once", &path, 2 * bytes, started, None);
+    assert_eq!(ended.line("received"), format!("{bytes} {hash}"));
+    expect_end(&farhaul.finish_with_open_input(), &path);
+    drop(input);
+    checker.expect(bytes);
+}
+
+#[test]
+fn stock_client_to_listening_pipe() {
+    let stock = stock!();
+    let _turn = turn();
+    stock_sends(&stock, FAST, 100 * MB);
+}
+
+#[test]
+fn stock_client_to_listening_pipe_with_little_loss() {
+    let stock = stock!();
+    let _turn = turn();
+    stock_sends(&stock, FAST.loss("0.1%"), 100 * MB);
+}
+
+#[test]
+fn stock_client_to_listening_pipe_with_much_loss() {
+    let stock = stock!();
+    let _turn = turn();
+    stock_sends(&stock, FAST.loss("1%"), if long() { 100 * MB } else { 20 * MB });
+}
+
+#[test]
+fn stock_client_to_listening_pipe_with_reordering() {
+    let stock = stock!();
+    let _turn = turn();
+    stock_sends(&stock, FAST.reorder("5%:3"), 100 * MB);
+}
+
+#[test]
+fn pipe_to_stock_server() {
+    let stock = stock!();
+    let _turn = turn();
+    farhaul_sends(&stock, FAST, 100 * MB);
+}
+
+#[test]
+fn pipe_to_stock_server_with_little_loss() {
+    let stock = stock!();
+    let _turn = turn();
+    farhaul_sends(&stock, FAST.loss("0.1%"), 100 * MB);
+}
+
+#[test]
+fn pipe_to_stock_server_with_much_loss() {
+    let stock = stock!();
+    let _turn = turn();
+    farhaul_sends(&stock, FAST.loss("1%"), 100 * MB);
+}
+
+#[test]
+fn pipe_to_stock_server_with_reordering() {
+    let stock = stock!();
+    let _turn = turn();
+    farhaul_sends(&stock, FAST.reorder("5%:3"), 100 * MB);
+}
+
+#[test]
+fn both_at_once_without_loss() {
+    let stock = stock!();
+    let _turn = turn();
+    both_at_once(&stock, FAST, 100 * MB);
+}
+
+#[test]
+fn both_at_once_with_loss() {
+    let stock = stock!();
+    let _turn = turn();
+    both_at_once(&stock, FAST.loss("0.1%"), 50 * MB);
+}

@@ -1,0 +1,148 @@
+//! System calls for namespaces and TUN devices that have no safe wrapper.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Moves the calling thread into new namespaces of these kinds.
+pub(super) fn unshare(kinds: libc::c_int) -> io::Result<()> {
+    // SAFETY: takes one integer and touches no memory of this process. The standard library keeps
+    // no state that namespaces of network or user would make wrong.
+    check(unsafe { libc::unshare(kinds) })
+}
+
+/// Moves the calling thread into an existing network namespace.
+pub(super) fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes two integers; the descriptor is borrowed, so it is open.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
+}
+
+/// The effective user and group.
+pub(super) fn user_and_group() -> (u32, u32) {
+    // SAFETY: these calls take nothing, touch no memory and cannot fail.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}
+
+/// Makes `file`, a freshly opened `/dev/net/tun`, the far side of a new TUN device `name` in the
+/// calling thread's namespace: bare IP packets, without any header in front.
+pub(super) fn attach_tun(file: &File, name: &str) -> io::Result<()> {
+    let mut request = request(name)?;
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI;
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    ioctl(file.as_fd(), libc::TUNSETIFF as libc::c_ulong, &mut request)
+}
+
+/// Settings of network devices in the namespace where it was opened.
+#[derive(Debug)]
+pub(super) struct Settings {
+    socket: UdpSocket,
+}
+
+impl Settings {
+    pub(super) fn open() -> io::Result<Self> {
+        Ok(Settings { socket: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))? })
+    }
+
+    /// Address of a point-to-point device and of who is at its other end.
+    pub(super) fn set_addresses(
+        &self,
+        name: &str,
+        local: Ipv4Addr,
+        peer: Ipv4Addr,
+    ) -> io::Result<()> {
+        for (address, call) in [(local, libc::SIOCSIFADDR), (peer, libc::SIOCSIFDSTADDR)] {
+            let mut request = request(name)?;
+            request.ifr_ifru.ifru_addr = socket_address(address);
+            self.set(call, &mut request)?;
+        }
+        Ok(())
+    }
+
+    /// The largest packet, bytes.
+    pub(super) fn set_mtu(&self, name: &str, bytes: u16) -> io::Result<()> {
+        let mut request = request(name)?;
+        request.ifr_ifru.ifru_mtu = bytes.into();
+        self.set(libc::SIOCSIFMTU, &mut request)
+    }
+
+    /// How many packets wait in the device until they are read.
+    pub(super) fn set_queue_length(&self, name: &str, packets: u16) -> io::Result<()> {
+        let mut request = request(name)?;
+        // The kernel's ifr_qlen is the same union member as ifr_ivalue and ifr_mtu: an int.
+        request.ifr_ifru.ifru_mtu = packets.into();
+        self.set(libc::SIOCSIFTXQLEN, &mut request)
+    }
+
+    /// Puts the device into service.
+    pub(super) fn set_up(&self, name: &str) -> io::Result<()> {
+        let mut request = request(name)?;
+        self.set(libc::SIOCGIFFLAGS, &mut request)?;
+        // SAFETY: the call above has stored the flags in this member.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+        self.set(libc::SIOCSIFFLAGS, &mut request)
+    }
+
+    fn set(&self, call: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+        ioctl(self.socket.as_fd(), call, request)
+    }
+}
+
+/// A request about the device `name`, its value zero.
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: `ifreq` is plain C data, for which all zeros are a value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte stays zero: the kernel wants an end.
+    if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("device name '{name}'")));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
+fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
+    // SAFETY: `sockaddr_in` is plain C data, for which all zeros are a value.
+    let mut typed: libc::sockaddr_in = unsafe { mem::zeroed() };
+    typed.sin_family = libc::AF_INET as libc::sa_family_t;
+    typed.sin_addr.s_addr = u32::from_ne_bytes(address.octets());
+    // SAFETY: both are plain C data of the same size, which the compiler checks here.
+    unsafe { mem::transmute::<libc::sockaddr_in, libc::sockaddr>(typed) }
+}
+
+fn ioctl(file: BorrowedFd<'_>, call: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: every call used here reads and writes at most one `ifreq`, which is exclusively
+    // borrowed; the descriptor is borrowed, so it is open.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), call as _, &raw mut *request) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_do_not_fit_are_refused() {
+        assert!(request("wan0").is_ok());
+        assert!(request("fifteen-letters").is_ok());
+        for bad in ["", "sixteen--letters", "a\0b"] {
+            assert_eq!(request(bad).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_in_network_order() {
+        let address = socket_address(Ipv4Addr::new(10, 77, 0, 1));
+        assert_eq!(i32::from(address.sa_family), libc::AF_INET);
+        let bytes: Vec<u8> = address.sa_data.iter().map(|&byte| byte as u8).collect();
+        assert_eq!(bytes[..6], [0, 0, 10, 77, 0, 1]);
+    }
+}
