@@ -23,6 +23,8 @@ use crate::transmit::Transmit;
 
 /// A shutdown may be lost, so it is repeated until the peer answers with its own, so many times.
 const SHUTDOWNS: u32 = 5;
+/// The waits between them double up to this.
+const SHUTDOWN_WAIT: Duration = Duration::from_millis(300);
 /// The send buffer holds this much more than the windows, for the application to work ahead.
 const SEND_AHEAD: usize = 512 << 10;
 /// Round trips over which the packet-sending period that is really kept is measured. A window that
@@ -641,7 +643,7 @@ impl Connection {
         self.delivery.on_ack(now, packets, app_limited, span);
         let next = ack.next;
         self.tell_law_limited(now, app_limited, |law, view, knobs| law.on_ack(next, view, knobs));
-        self.send.resend_stalled_hole(now, self.rto());
+        self.send.resend_silent_hole(now, self.rto());
         if self.send.buffer.is_empty() {
             self.events.flushed = true;
         }
@@ -810,7 +812,7 @@ impl Connection {
                     self.end(now, reason);
                 } else {
                     self.outbox.shutdown = true;
-                    let wait = self.rto().min(Duration::from_millis(500));
+                    let wait = (self.rto() * (1 << (SHUTDOWNS - left).min(8))).min(SHUTDOWN_WAIT);
                     self.life = Life::ShuttingDown { reason, left: left - 1, next: now + wait };
                 }
             }

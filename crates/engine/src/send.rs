@@ -26,10 +26,6 @@ const PROBE_INTERVAL: u32 = 16;
 const MIN_RTO: Duration = Duration::from_millis(50);
 /// And at most this long between two tries, so that a path that comes back is found at once.
 const MAX_RTO: Duration = Duration::from_secs(1);
-/// Expirations in a row after which everything unacknowledged counts as lost (gu05 Figure 2-5,
-/// step 1c). The first ones resend only the ends of the window: their answer, an ACK or a NAK,
-/// tells exactly what is missing, unless the receiver reports each loss once only.
-const EXPIRATIONS_TO_RESEND_ALL: u32 = 3;
 
 /// Windows that may be unacknowledged while a hole is repaired: one on the fly, and one for each of
 /// the round trips that the repair may take if the retransmission is lost as well.
@@ -83,6 +79,8 @@ pub struct SendHalf {
     /// When the ACK number or the timer last moved.
     last_progress: Time,
     expirations: u32,
+    /// How many packets to take for lost at a hole that nobody reports.
+    silent_run: u32,
     /// Expired or given up: to be told to the peer.
     drops: Vec<DropNotice>,
     app_limited: bool,
@@ -117,6 +115,7 @@ impl SendHalf {
             clock_offset_us,
             last_progress: now,
             expirations: 0,
+            silent_run: 1,
             drops: Vec::new(),
             app_limited: true,
             packets_sent: 0,
@@ -345,17 +344,22 @@ impl SendHalf {
         AckOutcome::Advanced(advance as u32)
     }
 
-    /// A hole that outlived its retransmission, and that a receiver which reports each loss once
-    /// will not report again, is sent again as soon as the ACK number reaches it.
-    pub fn resend_stalled_hole(&mut self, now: Time, timeout: Duration) {
+    /// A hole that nobody reports: the ACK number comes to a packet that should long have arrived,
+    /// because the report was lost and the receiver does not repeat it, as the stock library does
+    /// not. How long the hole is, the next ACK tells: twice as much is sent each time.
+    pub fn resend_silent_hole(&mut self, now: Time, timeout: Duration) {
         let clock = self.clock_us(now);
-        let stalled = self.buffer.sent(0).is_some_and(|slot| {
-            slot.retransmitted && clock.wrapping_sub(slot.sent_us) > timeout.as_micros() as u32
-        });
-        if stalled {
-            self.packets_lost +=
-                u64::from(self.loss.insert(LossRange { first: self.una, last: self.una }));
+        let timeout = timeout.as_micros() as u32;
+        let overdue = |slot: &Slot| clock.wrapping_sub(slot.sent_us) > timeout;
+        let run = (0..self.silent_run).take_while(|i| self.buffer.sent(*i).is_some_and(overdue));
+        let run = run.count() as u32;
+        if run == 0 {
+            self.silent_run = 1;
+            return;
         }
+        self.silent_run = self.silent_run.saturating_mul(2);
+        let range = LossRange { first: self.una, last: self.una.plus(run - 1) };
+        self.packets_lost += u64::from(self.loss.insert(range));
     }
 
     /// The peer reports `range` lost. Returns the part of it that is in flight, if that is news, or
@@ -418,14 +422,11 @@ impl SendHalf {
         }
         self.expirations += 1;
         self.last_progress = now;
+        // *departs:* gu05 Figure 2-5 step 1c takes everything unacknowledged for lost. The ends of
+        // the window will do: their answer, an ACK or a NAK, tells exactly what is missing.
         let last = self.next_seq().prev();
-        let mut lost = 0;
-        if self.expirations >= EXPIRATIONS_TO_RESEND_ALL {
-            lost += self.loss.insert(LossRange { first: self.una, last });
-        } else {
-            lost += self.loss.insert(LossRange { first: self.una, last: self.una });
-            lost += self.loss.insert(LossRange { first: last, last });
-        }
+        let lost = self.loss.insert(LossRange::single(self.una))
+            + self.loss.insert(LossRange::single(last));
         self.packets_lost += u64::from(lost);
         Some(Expired { lost, count: self.expirations })
     }
