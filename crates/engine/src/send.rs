@@ -53,8 +53,6 @@ pub struct DropNotice {
 /// What the retransmission timer came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
-    /// Packets now taken for lost.
-    pub lost: u32,
     /// Expirations in a row.
     pub count: u32,
 }
@@ -283,7 +281,9 @@ impl SendHalf {
         }
         while self.window_open() {
             let slot = *self.buffer.peek_unsent()?;
-            if self.buffer.expired(&slot, now) {
+            // Once begun, a message is sent to its end: on a path too slow for all of them, each
+            // would else expire half sent, and none arrive.
+            if slot.boundary.first && self.buffer.expired(&slot, now) {
                 self.give_up(slot.message, None);
                 continue;
             }
@@ -428,7 +428,7 @@ impl SendHalf {
         let lost = self.loss.insert(LossRange::single(self.una))
             + self.loss.insert(LossRange::single(last));
         self.packets_lost += u64::from(lost);
-        Some(Expired { lost, count: self.expirations })
+        Some(Expired { count: self.expirations })
     }
 
     /// When the next burst may go, if time alone is what holds it.

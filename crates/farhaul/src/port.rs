@@ -22,6 +22,11 @@ use crate::pool::{BLOCK, Block, Pool};
 /// fills them, so that what was received is handled while it is in the cache.
 const SMALL_SLOTS: usize = 16;
 const LARGE_SLOTS: usize = 2;
+/// While packets come thick and one by one, arrivals are left to gather for so long: a wake-up for
+/// each would cost more than all the rest.
+const GATHER: Duration = Duration::from_micros(200);
+/// What arrives in that time must fit the kernel's buffer with ease.
+const GATHER_BUFFER: usize = 1 << 20;
 /// A receive buffer is kept by reference if it is at least half full.
 const RETAIN_FROM: usize = BLOCK / 2;
 /// Receive calls in a row after which readers are told at last that there is something.
@@ -316,14 +321,15 @@ impl Port {
             state.dispatch(calls == 0);
             drop(state);
             self.transmit();
-            if drained && self.sleep() {
+            if drained && self.sleep(receiver.should_gather(self)) {
                 return;
             }
         }
     }
 
-    /// Sleeps until something arrives or is due; true if there is nothing left to drive.
-    fn sleep(&self) -> bool {
+    /// Sleeps until something arrives or is due; true if there is nothing left to drive. `gather`:
+    /// something will arrive right away, and may wait a moment.
+    fn sleep(&self, gather: bool) -> bool {
         let mut state = self.lock();
         if state.users == 0 && state.endpoint.is_empty() {
             return true;
@@ -336,8 +342,13 @@ impl Port {
         state.asleep_until = deadline;
         drop(state);
         let timeout = (deadline != Time::MAX).then(|| deadline - now);
+        let result = if gather {
+            self.socket.gather(&self.waker, timeout.map_or(GATHER, |t| t.min(GATHER)))
+        } else {
+            self.socket.wait(&self.waker, timeout).map(drop)
+        };
         // An error here could only be a bug; a pause keeps it from burning the processor.
-        if self.socket.wait(&self.waker, timeout).is_err() {
+        if result.is_err() {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.lock().asleep_until = Time::ZERO;
@@ -352,6 +363,9 @@ struct Receiver {
     received: Vec<Received>,
     /// The last call brought receive-offload buffers.
     large: bool,
+    /// When the last call brought something, and how often buffers come, per second, smoothed.
+    last_at: Time,
+    rate: f64,
 }
 
 impl Receiver {
@@ -361,7 +375,17 @@ impl Receiver {
             blocks: (0..SMALL_SLOTS).map(|_| pool.take()).collect(),
             received: Vec::with_capacity(SMALL_SLOTS),
             large: false,
+            last_at: Time::ZERO,
+            rate: 0.0,
         }
+    }
+
+    /// Whether several buffers may be expected within [`GATHER`].
+    fn should_gather(&self, port: &Port) -> bool {
+        !self.large
+            && self.rate * GATHER.as_secs_f64() >= 2.0
+            && port.now() - self.last_at < 4 * GATHER
+            && port.socket.buffers().receive >= GATHER_BUFFER
     }
 
     /// Takes what has arrived; true if that was all.
@@ -390,6 +414,9 @@ impl Receiver {
             state.endpoint.handle(at, received.from, &bytes, received.segment, retain);
         }
         drop(state);
+        let gap = (now - self.last_at).as_secs_f64().max(1e-6);
+        self.rate += (self.received.len() as f64 / gap - self.rate) / 8.0;
+        self.last_at = now;
         self.large = self.received.iter().any(|r| r.len >= RETAIN_FROM);
         self.received.len() < count
     }

@@ -71,6 +71,21 @@ impl UdpSocket {
         Ok(Readiness { readable: fds[0].revents != 0, woken })
     }
 
+    /// Waits until `waker` is used or `timeout` is over, and lets arrivals gather.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ppoll`.
+    pub fn gather(&self, waker: &Waker, timeout: Duration) -> io::Result<()> {
+        let fd = waker.event.as_raw_fd();
+        let mut fds = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        poll(&mut fds, Some(timeout))?;
+        if fds[0].revents != 0 {
+            waker.clear();
+        }
+        Ok(())
+    }
+
     /// Waits until the kernel's send buffer has room, a moment at the most.
     ///
     /// # Errors

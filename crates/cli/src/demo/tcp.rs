@@ -1,0 +1,126 @@
+//! The kernel's TCP over an equivalent path.
+//!
+//! A UDP relay cannot carry TCP, so this path lies between two network namespaces. Those need rights
+//! that only a process with one thread can gain, so a process of its own does the work ([`side`]) and
+//! reports by lines of JSON.
+
+pub mod side;
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::process::{LOOK_EVERY, Process, this_program};
+use super::progress::Progress;
+use super::series::{Sample, Series};
+use super::stop::Stop;
+
+/// What the process that does the work says, one a line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// How far it is.
+    Sample {
+        /// IP bytes that have left the path towards the receiver.
+        path: Sample,
+        /// Bytes that the receiving application has read.
+        received: u64,
+    },
+    /// The last message.
+    Outcome(Outcome),
+}
+
+/// What a TCP transfer came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Congestion control that the kernel has used.
+    pub cc: String,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// From the open connection to the receiver's word that it has everything, or to the limit.
+    pub seconds: f64,
+    /// Whether everything arrived within the limit.
+    pub complete: bool,
+    /// Segments sent, those sent again included.
+    pub packets_sent: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Packets lost before the path, which would make the comparison unfair.
+    pub overflowed: u64,
+    /// Whether the kernel let its buffers' limits be raised.
+    pub buffers_raised: bool,
+}
+
+/// Moves `bytes` from memory to memory by TCP with the congestion control `cc`, or the kernel's
+/// default, in `limit` at most.
+///
+/// # Errors
+/// If namespaces or devices are not permitted here, or there is no such congestion control; the text
+/// says why. If `stop` is set.
+pub fn transfer(
+    cc: Option<&str>,
+    bytes: u64,
+    limit: Duration,
+    progress: &mut Progress,
+    stop: &Stop,
+) -> Result<(Outcome, Series)> {
+    // The same arguments describe the same path, whatever options there are.
+    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    arguments.push(format!("--tcp-side-bytes={bytes}").into());
+    arguments.push(format!("--tcp-side-limit={}ms", limit.as_millis()).into());
+    arguments.extend(cc.map(|cc| format!("--tcp-side-cc={cc}").into()));
+    let mut command = this_program(arguments)?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut side = Process::start("the process for TCP", &mut command)?;
+    let messages = lines(&mut side)?;
+    let mut series = Series::default();
+    loop {
+        let line = match messages.recv_timeout(LOOK_EVERY) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
+                stop.check()?;
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!(reason(&mut side)),
+        };
+        match serde_json::from_str(&line).context("the process for TCP is not understood")? {
+            Message::Sample { path, received } => {
+                series.push(path);
+                progress.show(received, path.seconds);
+            }
+            Message::Outcome(outcome) => {
+                side.wait(Duration::from_secs(20), stop)?;
+                return Ok((outcome, series.from_first_bytes()));
+            }
+        }
+    }
+}
+
+/// What `side` prints, as it comes.
+fn lines(side: &mut Process) -> Result<Receiver<String>> {
+    let Some(out) = side.child.stdout.take() else { bail!("the process for TCP has no stdout") };
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        let lines = BufReader::new(out).lines().map_while(Result::ok);
+        // The other end goes when it has what it wants.
+        lines.map(|line| tell.send(line)).take_while(Result::is_ok).for_each(drop);
+    });
+    Ok(told)
+}
+
+/// Why `side` has ended without an outcome, in its own words.
+fn reason(side: &mut Process) -> String {
+    let mut text = String::new();
+    if let Some(mut messages) = side.child.stderr.take() {
+        // An error leaves what was read so far.
+        let _ = messages.read_to_string(&mut text);
+    }
+    let last = text.lines().last().unwrap_or("it ended without a word");
+    last.strip_prefix("farhaul: ").unwrap_or(last).to_owned()
+}

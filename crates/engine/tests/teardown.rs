@@ -1,0 +1,320 @@
+//! How connections end: by either side, by both, unheard, and by silence.
+
+mod lone;
+mod pair;
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use farhaul_base::Time;
+use farhaul_engine::{Chunks, CloseReason, Config, ConnectionId, SendError};
+use farhaul_link::LinkConfig;
+use farhaul_wire::Control;
+use lone::{Lone, controls, data_packet};
+use pair::{A, B, Flow, Net, data, path, stream};
+
+fn reasons(net: &mut Net, ids: (ConnectionId, ConnectionId)) -> [Option<CloseReason>; 2] {
+    [(A, ids.0), (B, ids.1)].map(|(side, id)| net.update(side, id, |c| c.close_reason()))
+}
+
+fn close(net: &mut Net, side: usize, id: ConnectionId) {
+    let now = net.now;
+    net.update(side, id, |c| c.close(now));
+}
+
+/// A path that is cut in one direction from `at` for `length`.
+fn cut(at: u64, length: u64) -> LinkConfig {
+    let blackout = format!("{at}ms+{length}ms").parse().unwrap();
+    LinkConfig { blackouts: vec![blackout], ..path() }
+}
+
+#[test]
+fn either_side_may_close() {
+    for first in [A, B] {
+        let mut net = Net::new(&path(), first as u64);
+        let ids = net.connect(stream(), stream());
+        net.run_for(Duration::from_millis(100));
+        close(&mut net, first, [ids.0, ids.1][first]);
+        net.run_for(Duration::from_millis(30));
+        let mut expected = [Some(CloseReason::Peer); 2];
+        expected[first] = Some(CloseReason::Local);
+        assert_eq!(reasons(&mut net, ids), expected);
+        for side in [A, B] {
+            let events = &net.hosts[side].events;
+            assert_eq!(events.iter().filter(|(_, e)| e.closed).count(), 1);
+            let id = [ids.0, ids.1][side];
+            let refused = net.update(side, id, |c| c.send_bytes(Bytes::from_static(b"more")));
+            assert_eq!(refused, Err(SendError::Closed(expected[side].unwrap())));
+            net.hosts[side].endpoint.release(net.now, id, false);
+        }
+        net.run_for(Duration::from_millis(30));
+        assert!(net.hosts.iter().all(|h| h.endpoint.is_empty()));
+        let sent = net.datagrams;
+        net.run_for(Duration::from_secs(60));
+        assert_eq!(net.datagrams, sent, "silence afterwards");
+    }
+}
+
+#[test]
+fn both_sides_close_at_once() {
+    let mut net = Net::new(&path(), 1);
+    let ids = net.connect(stream(), stream());
+    close(&mut net, A, ids.0);
+    close(&mut net, B, ids.1);
+    net.run_for(Duration::from_millis(100));
+    assert_eq!(reasons(&mut net, ids), [Some(CloseReason::Local); 2]);
+}
+
+/// What was written before is delivered, whatever the path loses.
+#[test]
+fn closing_delivers_what_was_written() {
+    for seed in 0..6 {
+        let link = LinkConfig { loss: "10%".parse().unwrap(), ..path() };
+        let mut net = Net::new(&link, seed);
+        let ids = net.connect(stream(), stream());
+        let mut flow = Flow::new(A, ids, data(seed, 100_000 + seed as usize));
+        flow.pump(&mut net);
+        assert_eq!(flow.written, flow.data.len());
+        net.hosts[A].endpoint.release(net.now, ids.0, false);
+        let begun = net.now;
+        let gone = net.run_until(Duration::from_secs(60), |net| net.hosts[A].endpoint.len() == 0);
+        assert!(gone, "after {:?}", net.now - begun);
+        net.run_for(Duration::from_secs(5));
+        assert!(flow.drain(&mut net), "{}", flow.read);
+        assert_eq!(net.update(B, ids.1, |c| c.close_reason()), Some(CloseReason::Peer));
+    }
+}
+
+/// A connection that was closed at once after a short write has not lost it, in either mode of
+/// arrival: one batch or packet by packet.
+#[test]
+fn data_right_before_the_shutdown() {
+    for together in [false, true] {
+        let (mut lone, id) = Lone::accepted(stream());
+        let packets = (0..5).map(|n| {
+            data_packet(id.value(), n, farhaul_wire::Boundary::SOLO, false, n + 1, &[n as u8; 4])
+        });
+        let mut all: Vec<Vec<u8>> = packets.collect();
+        // As long as the data packets, to come with them in one buffer.
+        all.push(lone::packet(id.value(), &Control::Shutdown));
+        if together {
+            let batch = Bytes::from(all.concat());
+            lone.endpoint.handle(lone.now, lone.peer, &batch, all[0].len(), true);
+        } else {
+            all.iter().for_each(|p| lone.push(p));
+        }
+        let mut chunks = Chunks::default();
+        lone.endpoint.update(id, |c| c.read(1_000, &mut chunks)).unwrap();
+        let mut got = vec![0; chunks.len()];
+        chunks.copy_to(&mut got);
+        let expected: Vec<u8> = (0..5u8).flat_map(|n| [n; 4]).collect();
+        assert_eq!(got, expected, "together: {together}");
+        let connection = lone.endpoint.connection(id).unwrap();
+        assert_eq!(connection.close_reason(), Some(CloseReason::Peer));
+    }
+}
+
+/// The first shutdowns are lost; a later one arrives.
+#[test]
+fn shutdowns_lost() {
+    for lost_for in [50, 150, 400] {
+        let mut net = Net::asymmetric(cut(100, lost_for), path(), 1);
+        let ids = net.connect(stream(), stream());
+        net.run_for(Duration::from_millis(99) - (net.now - Time::ZERO));
+        net.run_for(Duration::from_millis(2));
+        close(&mut net, A, ids.0);
+        net.run_for(Duration::from_millis(lost_for + 300));
+        assert_eq!(reasons(&mut net, ids), [Some(CloseReason::Local), Some(CloseReason::Peer)]);
+    }
+}
+
+/// All shutdowns are lost, and the peer's next sign of life is answered.
+#[test]
+fn all_shutdowns_lost() {
+    for released in [false, true] {
+        let mut net = Net::asymmetric(cut(100, 2_600), path(), 1);
+        let ids = net.connect(stream(), stream());
+        net.run_for(Duration::from_millis(100));
+        close(&mut net, A, ids.0);
+        if released {
+            net.hosts[A].endpoint.release(net.now, ids.0, false);
+        }
+        net.run_for(Duration::from_secs(5));
+        let reason = net.update(B, ids.1, |c| c.close_reason());
+        assert_eq!(reason, Some(CloseReason::Peer), "released: {released}");
+    }
+}
+
+/// The peer hears nothing more of any kind: it gives up when its time is over.
+#[test]
+fn a_shutdown_never_heard() {
+    let mut net = Net::asymmetric(cut(100, 1_000_000), path(), 1);
+    let config = Config { peer_timeout: Duration::from_secs(20), ..stream() };
+    let ids = net.connect(stream(), config);
+    net.run_for(Duration::from_millis(100));
+    net.hosts[A].endpoint.release(net.now, ids.0, false);
+    net.run_for(Duration::from_secs(19));
+    assert_eq!(net.update(B, ids.1, |c| c.close_reason()), None);
+    net.run_for(Duration::from_secs(2));
+    assert_eq!(net.update(B, ids.1, |c| c.close_reason()), Some(CloseReason::TimedOut));
+}
+
+#[test]
+fn linger_time_ends() {
+    for linger in [0, 1, 2_000, 10_000] {
+        let linger = Duration::from_millis(linger);
+        let mut net = Net::asymmetric(cut(100, 1_000_000), path(), 1);
+        let ids = net.connect(Config { linger, ..stream() }, stream());
+        net.run_for(Duration::from_millis(100));
+        let piece = Bytes::from(vec![1; 10_000]);
+        net.update(A, ids.0, |c| c.send_bytes(piece)).unwrap();
+        let begun = net.now;
+        close(&mut net, A, ids.0);
+        let over = net.run_until(Duration::from_secs(60), |net| {
+            net.update(A, ids.0, |c| c.close_reason()).is_some()
+        });
+        assert!(over);
+        assert_eq!(net.update(A, ids.0, |c| c.close_reason()), Some(CloseReason::LingerTimeout));
+        assert_eq!(net.now - begun, linger);
+        net.hosts[A].endpoint.release(net.now, ids.0, false);
+        assert!(net.run_until(Duration::from_secs(4), |net| net.hosts[A].endpoint.len() == 0));
+    }
+}
+
+/// What has arrived when the peer breaks off can be read.
+#[test]
+fn breaking_off() {
+    let mut net = Net::new(&path(), 1);
+    let ids = net.connect(stream(), stream());
+    let mut flow = Flow::new(A, ids, data(1, 1 << 20));
+    for _ in 0..200 {
+        flow.pump(&mut net);
+        net.step(Time::MAX);
+    }
+    let acknowledged = net.stats(A, ids.0).total.counters.packets_acked as usize * 1_456;
+    let now = net.now;
+    net.update(A, ids.0, |c| c.abort(now));
+    assert_eq!(net.update(A, ids.0, |c| c.close_reason()), Some(CloseReason::Local));
+    net.run_for(Duration::from_millis(100));
+    assert_eq!(net.update(B, ids.1, |c| c.close_reason()), Some(CloseReason::Peer));
+    assert!(!flow.drain(&mut net));
+    assert!(flow.read >= acknowledged && acknowledged > 0, "{} of {acknowledged}", flow.read);
+}
+
+/// A peer that breaks off while the other side still sends is heard at once.
+#[test]
+fn breaking_off_while_receiving() {
+    let mut net = Net::new(&path(), 1);
+    let ids = net.connect(stream(), stream());
+    let mut flow = Flow::new(A, ids, data(1, 8 << 20));
+    net.run_until(Duration::from_millis(300), |net| flow.pump(net));
+    net.hosts[B].endpoint.release(net.now, ids.1, true);
+    net.run_for(Duration::from_millis(100));
+    assert_eq!(net.update(A, ids.0, |c| c.close_reason()), Some(CloseReason::Peer));
+    assert_eq!(net.hosts[B].endpoint.len(), 0);
+}
+
+#[test]
+fn a_peer_that_vanishes() {
+    for (busy, seconds) in [(false, 45), (true, 45), (false, 10), (true, 10)] {
+        let mut net = Net::new(&path(), 1);
+        let config = Config { peer_timeout: Duration::from_secs(seconds), ..stream() };
+        let ids = net.connect(config, stream());
+        let mut flow = Flow::new(A, ids, data(1, 4 << 20));
+        if busy {
+            net.run_until(Duration::from_millis(200), |net| flow.pump(net));
+        } else {
+            net.run_for(Duration::from_secs(10));
+        }
+        net.hosts[B].deaf = true;
+        let before = net.datagrams;
+        net.run_for(Duration::from_secs(seconds) - Duration::from_secs(4));
+        assert_eq!(net.update(A, ids.0, |c| c.close_reason()), None);
+        net.run_for(Duration::from_secs(5));
+        assert_eq!(net.update(A, ids.0, |c| c.close_reason()), Some(CloseReason::TimedOut));
+        // The ends of what is unacknowledged once a second, after what the windows let go at first.
+        let sent = net.datagrams - before;
+        assert!(sent < if busy { 1_200 } else { 50 }, "{sent} in {seconds} s");
+        let sent = net.datagrams;
+        net.hosts[A].endpoint.release(net.now, ids.0, false);
+        net.run_for(Duration::from_secs(100));
+        assert_eq!(net.datagrams, sent);
+    }
+}
+
+/// An idle connection costs a sign of life each way every three seconds, and holds.
+#[test]
+fn keep_alive_holds_for_hours() {
+    let mut net = Net::new(&path(), 1);
+    let ids = net.connect(stream(), stream());
+    net.run_for(Duration::from_secs(1));
+    let before = net.datagrams;
+    net.run_for(Duration::from_secs(6 * 3_600));
+    assert_eq!(reasons(&mut net, ids), [None, None]);
+    let an_hour = (net.datagrams - before) / 6;
+    assert!((2_300..=2_400).contains(&an_hour), "{an_hour} datagrams an hour");
+    let mut flow = Flow::new(A, ids, data(1, 100_000));
+    assert!(net.run_until(Duration::from_secs(1), |net| flow.pump(net)));
+}
+
+/// A connection lives through 30% loss of its signs of life.
+#[test]
+fn keep_alive_over_a_bad_path() {
+    let link = LinkConfig { loss: "30%".parse().unwrap(), ..path() };
+    let mut net = Net::new(&link, 3);
+    let ids = net
+        .connect(Config { connect_timeout: Some(Duration::from_secs(30)), ..stream() }, stream());
+    net.run_for(Duration::from_secs(3_600));
+    assert_eq!(reasons(&mut net, ids), [None, None]);
+}
+
+/// Once closed for good, a connection tells a peer that goes on, for a while.
+#[test]
+fn late_packets_are_answered_for_a_while() {
+    let (mut lone, id) = Lone::accepted(stream());
+    lone.endpoint.release(lone.now, id, true);
+    let sent = lone.pass(Duration::from_secs(4));
+    let shutdowns = controls(&sent).iter().filter(|c| matches!(c, Control::Shutdown)).count();
+    assert_eq!(shutdowns, 5, "unanswered: repeated");
+    assert_eq!(lone.endpoint.len(), 0);
+    lone.push_data(id, 0, b"still here");
+    let answer = lone.pull();
+    assert!(matches!(controls(&answer)[..], [Control::Shutdown]), "{answer:?}");
+    lone.push_control(id, &Control::Shutdown);
+    assert!(lone.pull().is_empty(), "no answer to an answer");
+    let stranger = "10.0.0.7:1".parse().unwrap();
+    lone.push_from(stranger, &lone::packet(id.value(), &Control::KeepAlive));
+    assert!(lone.pull().is_empty());
+    assert_eq!(lone.endpoint.counters().unknown_id, 1);
+    lone.pass(Duration::from_secs(6));
+    lone.push_data(id, 0, b"still here");
+    assert!(lone.pull().is_empty());
+    assert_eq!(lone.endpoint.counters().unknown_id, 2);
+}
+
+#[test]
+fn the_end_of_listening_closes_who_was_not_accepted() {
+    let mut net = Net::new(&path(), 1);
+    net.hosts[B].endpoint.listen(stream(), 4).unwrap();
+    let peer = net.hosts[B].addr;
+    let a = net.hosts[A].endpoint.connect(net.now, peer, stream()).unwrap();
+    net.run_for(Duration::from_millis(100));
+    net.hosts[B].endpoint.stop_listening(net.now);
+    net.run_for(Duration::from_millis(100));
+    assert_eq!(net.update(A, a, |c| c.close_reason()), Some(CloseReason::Peer));
+    assert_eq!(net.hosts[B].endpoint.len(), 0);
+}
+
+/// The peer's application has failed: the writer hears of it once, and may go on.
+#[test]
+fn an_error_signal() {
+    let mut net = Net::new(&path(), 1);
+    let ids = net.connect(stream(), stream());
+    net.update(B, ids.1, |c| c.signal_error(4_000));
+    net.hosts[A].events.clear();
+    net.run_for(Duration::from_millis(50));
+    assert!(net.hosts[A].events.iter().any(|(_, e)| e.writable), "a waiting writer wakes");
+    let write = |net: &mut Net| net.update(A, ids.0, |c| c.send_bytes(Bytes::from_static(b"x")));
+    assert_eq!(write(&mut net), Err(SendError::Peer(4_000)));
+    assert_eq!(write(&mut net), Ok(()));
+}
