@@ -21,6 +21,21 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// A failure whose exit code is known where it happens.
+#[derive(Debug)]
+pub struct Failed {
+    pub code: u8,
+    pub message: String,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failed {}
+
 /// The exit code for `error`.
 pub fn code(error: &anyhow::Error) -> u8 {
     error.chain().find_map(known).unwrap_or(1)
@@ -29,6 +44,9 @@ pub fn code(error: &anyhow::Error) -> u8 {
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<Usage>() {
         return Some(2);
+    }
+    if let Some(failed) = error.downcast_ref::<Failed>() {
+        return Some(failed.code);
     }
     if let Some(error) = error.downcast_ref::<SendError>() {
         return Some(error.exit_code());

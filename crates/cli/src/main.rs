@@ -1,10 +1,12 @@
 //! The `farhaul` command.
 
+mod demo;
 mod exit;
 mod interrupt;
 mod output;
 mod perf;
 mod pipe;
+mod plot;
 mod transfer;
 mod transport;
 mod units;
@@ -25,6 +27,7 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Demo(Box<demo::DemoArgs>),
     Send(Box<transfer::SendArgs>),
     Recv(Box<transfer::RecvArgs>),
     Perf(Box<perf::PerfArgs>),
@@ -36,6 +39,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
+        Command::Demo(args) => demo::run(args),
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),
         Command::Perf(args) => perf::run(args),

@@ -157,7 +157,7 @@ pub fn send(args: &SendArgs) -> Result<()> {
     stop_on_interrupt(&cancel, &connection);
     let options = SendOptions { count: !args.no_count, cancel };
     let started = Instant::now();
-    let mut display = Display::new(&MultiProgress::new(), &connection, args.quiet || args.json);
+    let mut display = Display::new(&MultiProgress::new(), &connection, args.quiet);
     let streams = (connection.clone(), connection.clone());
     let result = farhaul_mover::send(&args.paths, streams, &options, &mut |e| display.show(&e));
     display.finish();
@@ -216,7 +216,7 @@ fn receive_one(
         cancel: cancel.clone(),
     };
     let started = Instant::now();
-    let mut display = Display::new(bars, connection, args.quiet || args.json);
+    let mut display = Display::new(bars, connection, args.quiet);
     let streams = (connection.clone(), connection.clone());
     let into: &Path = &args.into;
     let result = farhaul_mover::receive(into, streams, &options, &mut |e| display.show(&e));

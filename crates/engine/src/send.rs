@@ -203,7 +203,8 @@ impl SendHalf {
     ) -> u32 {
         self.flight.advance(now);
         if !self.can_send() {
-            if !self.buffer.has_unsent() {
+            // To wait for a hole's repair is not to be slower than the rate: the time is not missed.
+            if !self.buffer.has_unsent() || self.is_repairing() {
                 self.pacer.set_idle();
             }
             return 0;

@@ -216,7 +216,7 @@ fn messages_expire_while_they_are_repaired() {
             // Every fifth has all the time it needs.
             let ttl = (n % 5 != 0).then_some(25);
             send(&mut net, ids.0, &numbered(n, 6_000), ttl, in_order).unwrap();
-            net.run_for(Duration::from_millis(5));
+            net.run_for(Duration::from_millis(10));
             for m in net.read_messages(B, ids.1) {
                 assert!(got.insert(number(&m)), "twice");
             }

@@ -37,10 +37,9 @@ fn listen(addr: &str) -> std::io::Result<()> {
 }
 
 fn connect(addr: &str, count: &str, seconds: &str) -> std::io::Result<()> {
-    let other = |e| std::io::Error::other(format!("{e}"));
-    let peer: SocketAddr = addr.parse().map_err(|e| other(format!("{e}")))?;
-    let count: u32 = count.parse().map_err(|e| other(format!("{e}")))?;
-    let seconds: f64 = seconds.parse().map_err(|e| other(format!("{e}")))?;
+    let peer: SocketAddr = addr.parse().map_err(std::io::Error::other)?;
+    let count: u32 = count.parse().map_err(std::io::Error::other)?;
+    let seconds: f64 = seconds.parse().map_err(std::io::Error::other)?;
     let options = Options::new();
     let endpoint = Endpoint::bind(options_bind(peer), &options)?;
     let first = endpoint.connect(peer, &options)?;

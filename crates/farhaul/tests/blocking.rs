@@ -1,4 +1,5 @@
 //! The blocking face, on real sockets. Real time only bounds how long a test may hang.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -18,7 +19,9 @@ fn data(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     (0..len)
         .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 56) as u8
         })
         .collect()

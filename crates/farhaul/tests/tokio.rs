@@ -1,5 +1,6 @@
 //! The asynchronous face, on real sockets.
 #![cfg(feature = "tokio")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
 

@@ -69,12 +69,12 @@ impl UdpSocket {
         out: &mut Vec<Received>,
     ) -> io::Result<()> {
         let count = buffers.len().min(MAX_SLOTS);
-        for index in 0..count {
+        for (index, buffer) in buffers[..count].iter_mut().enumerate() {
             let header = &mut slots.headers[index].msg_hdr;
             header.msg_name = (&raw mut slots.names[index]).cast();
             header.msg_namelen = size_of::<SockAddrStorage>() as libc::socklen_t;
             // IoSliceMut has the layout of iovec on Unix (its documentation guarantees it).
-            header.msg_iov = (&raw mut buffers[index]).cast();
+            header.msg_iov = core::ptr::from_mut(buffer).cast();
             header.msg_iovlen = 1;
             header.msg_control = slots.controls[index].0.as_mut_ptr().cast();
             header.msg_controllen = slots.controls[index].0.len() as _;

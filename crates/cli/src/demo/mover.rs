@@ -88,7 +88,7 @@ pub fn transfer(plan: &Plan<'_>, stop: &Stop) -> Result<Moved> {
         out.read_to_string(&mut text)?;
     }
     let sender = serde_json::from_str(&text).context("the sender's report is not understood")?;
-    Ok(Moved { sender, series: series.from_first_bytes(), relay: relay.stop()? })
+    Ok(Moved { sender, series: series.begin_with_bytes(), relay: relay.stop()? })
 }
 
 /// Starts `farhaul recv` and waits until it listens.

@@ -42,7 +42,7 @@ impl Series {
     }
 
     /// The series from where the bytes begin to flow, which becomes time zero.
-    pub fn from_first_bytes(&self) -> Series {
+    pub fn begin_with_bytes(&self) -> Series {
         let idle = self.samples.iter().take_while(|sample| sample.bytes == 0).count();
         let skipped = idle.saturating_sub(1);
         let origin = self.samples.get(skipped).map_or(0.0, |sample| sample.seconds);
@@ -123,20 +123,21 @@ mod tests {
         let fine = [(0.0, 0.0), (0.05, 80.0), (0.15, 160.0), (0.25, 0.0), (0.35, 160.0)];
         assert_eq!(rounded(series.curve(0.1)), fine);
         assert_eq!(rounded(series.curve(0.2)), [(0.0, 0.0), (0.1, 120.0), (0.3, 80.0)]);
-        // The last span is shorter but no sliver.
+        // A third of a span is left, which is a sliver; two thirds are not.
         assert_eq!(rounded(series.curve(0.3)), [(0.0, 0.0), (0.15, 80.0)]);
-        assert_eq!(rounded(series.curve(0.25)), [(0.0, 0.0), (0.15, 80.0)]);
+        let longer = self::series(&[0, 1_000_000, 3_000_000, 3_000_000, 5_000_000, 5_000_000]);
+        assert_eq!(rounded(longer.curve(0.3)), [(0.0, 0.0), (0.15, 80.0), (0.4, 80.0)]);
         assert_eq!(series.curve(10.0), [(0.0, 0.0)]);
     }
 
     #[test]
     fn time_begins_with_the_bytes() {
-        let begun = series(&[0, 0, 0, 10, 20]).from_first_bytes();
+        let begun = series(&[0, 0, 0, 10, 20]).begin_with_bytes();
         assert_eq!(begun.spans().count(), 2);
         assert_eq!(begun.spans().next().unwrap().start, 0.0);
         assert!((begun.seconds() - 0.2).abs() < 1e-9);
-        assert_eq!(series(&[5, 10]).from_first_bytes(), series(&[5, 10]));
-        assert_eq!(Series::default().from_first_bytes(), Series::default());
+        assert_eq!(series(&[5, 10]).begin_with_bytes(), series(&[5, 10]));
+        assert_eq!(Series::default().begin_with_bytes(), Series::default());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod side;
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -57,6 +58,22 @@ pub struct Outcome {
     pub buffers_raised: bool,
 }
 
+/// The congestion controls to compare with: what this kernel uses by default, and CUBIC, which is what
+/// most systems use (RFC 9438). `None` is the default where its name is not known.
+pub fn congestion_controls() -> Vec<Option<String>> {
+    let read = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut found: Vec<_> = vec![read("tcp_congestion_control").into_iter().next()];
+    let cubic = Some("cubic".to_owned());
+    let available = read("tcp_available_congestion_control").contains(&"cubic".to_owned());
+    if available && !found.contains(&cubic) {
+        found.push(cubic);
+    }
+    found
+}
+
 /// Moves `bytes` from memory to memory by TCP with the congestion control `cc`, or the kernel's
 /// default, in `limit` at most.
 ///
@@ -87,7 +104,12 @@ pub fn transfer(
                 stop.check()?;
                 continue;
             }
-            Err(RecvTimeoutError::Disconnected) => bail!(reason(&mut side)),
+            Err(RecvTimeoutError::Disconnected) => {
+                // The same Ctrl-C may have ended that process before it is known here.
+                thread::sleep(LOOK_EVERY * 5);
+                stop.check()?;
+                bail!(reason(&mut side));
+            }
         };
         match serde_json::from_str(&line).context("the process for TCP is not understood")? {
             Message::Sample { path, received } => {
@@ -96,7 +118,7 @@ pub fn transfer(
             }
             Message::Outcome(outcome) => {
                 side.wait(Duration::from_secs(20), stop)?;
-                return Ok((outcome, series.from_first_bytes()));
+                return Ok((outcome, series.begin_with_bytes()));
             }
         }
     }

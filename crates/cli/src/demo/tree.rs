@@ -82,7 +82,8 @@ impl Maker<'_> {
         let mut group = small.clone();
         for number in 0..count {
             if number % IN_A_DIRECTORY == 0 {
-                group = self.directory(small.join(format!("{:02}", number / IN_A_DIRECTORY)), 0o750)?;
+                group =
+                    self.directory(small.join(format!("{:02}", number / IN_A_DIRECTORY)), 0o750)?;
             }
             let mode = [0o644, 0o600, 0o755, 0o444][self.rng.below(4) as usize];
             let bytes = self.rng.below(2 * mean);

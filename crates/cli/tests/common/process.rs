@@ -132,7 +132,8 @@ impl Process {
         let rest = rest.unwrap_or_default();
         lines.extend(String::from_utf8_lossy(&rest).lines().map(str::to_owned));
         // Its pipes are closed, so this is short.
-        let code = self.child.lock().expect("nobody panics with it").wait().expect("its end").code();
+        let code =
+            self.child.lock().expect("nobody panics with it").wait().expect("its end").code();
         if self.overdue.load(Ordering::Relaxed) {
             self.fail("took too long");
         }

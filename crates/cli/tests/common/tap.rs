@@ -47,7 +47,8 @@ impl Tap {
             lose: Box::new(lose),
             seen: Vec::new(),
         }));
-        let ways = [(Arc::clone(&front), Arc::clone(&back)), (Arc::clone(&back), Arc::clone(&front))];
+        let ways =
+            [(Arc::clone(&front), Arc::clone(&back)), (Arc::clone(&back), Arc::clone(&front))];
         let threads = ways.into_iter().zip([true, false]).map(|((from, to), forward)| {
             let state = Arc::clone(&state);
             thread::spawn(move || pass_on(&from, &to, forward, &state))

@@ -158,7 +158,7 @@ pub fn data_packet(
         boundary,
         in_order,
         message: MsgNo::new(message),
-        timestamp: n * 100,
+        timestamp: n.wrapping_mul(100),
         dest,
     };
     [header.to_bytes().as_slice(), payload].concat()

@@ -4,11 +4,13 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use bytes::{Bytes, BytesMut};
 use farhaul_base::{Rng, Time};
 use farhaul_engine::{Chunks, Config, ConnectionId, Endpoint, Events, Mode, Transmit};
 use farhaul_link::{Link, LinkConfig, Packet};
+use farhaul_wire as wire;
 
 #[derive(Clone, Debug)]
 pub struct Datagram {
@@ -38,6 +40,8 @@ pub struct Host {
     pub log: Option<Vec<Vec<u8>>>,
     /// What arrives is lost: the host is down.
     pub deaf: bool,
+    /// It reports no loss twice, as the stock library does not: those reported.
+    pub reported: Option<BTreeSet<u32>>,
     transmit: Transmit,
 }
 
@@ -49,8 +53,18 @@ impl Host {
             events: Vec::new(),
             log: None,
             deaf: false,
+            reported: None,
             transmit: Transmit::new(),
         }
+    }
+
+    /// Whether the packet leaves this host.
+    fn lets_go(&mut self, bytes: &[u8]) -> bool {
+        let Some(reported) = &mut self.reported else { return true };
+        let Ok(wire::Packet::Control(packet)) = wire::Packet::parse(bytes) else { return true };
+        let wire::Control::Nak(report) = packet.body else { return true };
+        let lost = |r: wire::LossRange| (0..r.len()).map(move |n| r.first.plus(n).value());
+        report.ranges().flat_map(lost).fold(true, |all, seq| reported.insert(seq) & all)
     }
 }
 
@@ -131,8 +145,11 @@ impl Net {
         while host.endpoint.poll_transmit(self.now, &mut host.transmit) {
             sent = true;
             assert!(host.transmit.len() <= 65_507 && !host.transmit.is_empty());
-            for (header, payload) in host.transmit.datagrams() {
-                let bytes = [header.as_slice(), payload].concat();
+            let datagrams = host.transmit.datagrams().map(|(h, p)| [h.as_slice(), p].concat());
+            for bytes in datagrams.collect::<Vec<_>>() {
+                if !host.lets_go(&bytes) {
+                    continue;
+                }
                 if let Some(log) = &mut host.log {
                     log.push(bytes.clone());
                 }

@@ -40,8 +40,7 @@ impl TunDevice {
             let mut options = OpenOptions::new();
             options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
             let file = options.open(TUN).map_err(|e| context(TUN, &e))?;
-            sys::attach_tun(&file, name)
-                .map_err(|e| context("a TUN device cannot be made", &e))?;
+            sys::attach_tun(&file, name).map_err(|e| context("a TUN device cannot be made", &e))?;
             let settings = Settings::open()?;
             settings.set_mtu(name, mtu)?;
             settings.set_queue_length(name, QUEUE_PACKETS)?;

@@ -76,8 +76,7 @@ pub fn isolate() -> io::Result<()> {
         .map_err(|e| context("this system lets users have no namespaces", &e))?;
     // Groups can be mapped only once it is settled that they cannot be dropped, which would be a
     // way around files that are closed to a group (user_namespaces(7)).
-    let maps =
-        [("setgroups", "deny".to_owned()), ("uid_map", one(user)), ("gid_map", one(group))];
+    let maps = [("setgroups", "deny".to_owned()), ("uid_map", one(user)), ("gid_map", one(group))];
     for (name, text) in maps {
         fs::write(format!("/proc/self/{name}"), text)
             .map_err(|e| context(&format!("/proc/self/{name}"), &e))?;

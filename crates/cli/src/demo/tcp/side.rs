@@ -61,9 +61,8 @@ pub fn run(args: &SideArgs, links: [LinkConfig; 2], seed: u64) -> Result<()> {
     let ended = thread::scope(|scope| {
         let receiver = scope.spawn(|| transfer.receive(&listener));
         let sender = scope.spawn(|| transfer.send(&stream));
-        let watched = transfer.watch(&path, started, args.tcp_side_limit, || {
-            receiver.is_finished() || sender.is_finished()
-        });
+        // A receiver that fails closes the connection, and so ends the sender.
+        let watched = transfer.watch(&path, started, args.tcp_side_limit, || sender.is_finished());
         transfer.stop.store(true, Ordering::Relaxed);
         let failed = || io::Error::other("a thread panicked");
         receiver.join().unwrap_or_else(|_| Err(failed()))?;
@@ -225,10 +224,8 @@ fn overflowed() -> u64 {
     const DROPPED_WHEN_SENT: usize = 11;
     let text = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let rows = text.lines().filter_map(|line| line.split_once(':'));
-    rows.filter_map(|(_, row)| {
-        row.split_whitespace().nth(DROPPED_WHEN_SENT)?.parse::<u64>().ok()
-    })
-    .sum()
+    rows.filter_map(|(_, row)| row.split_whitespace().nth(DROPPED_WHEN_SENT)?.parse::<u64>().ok())
+        .sum()
 }
 
 /// One line of JSON. An error if nobody listens any more, which ends this process.

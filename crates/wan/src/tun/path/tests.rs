@@ -84,9 +84,8 @@ fn losses_follow_the_seed() {
         for number in 0..200u32 {
             near.send(&number.to_be_bytes()).unwrap();
         }
-        let stats = wait_for(&path, |stats| {
-            stats.forward.sent + stats.forward.link.dropped_loss == 200
-        });
+        let stats =
+            wait_for(&path, |stats| stats.forward.sent + stats.forward.link.dropped_loss == 200);
         let mut buffer = [0; 4];
         let mut arrived = Vec::new();
         for _ in 0..stats.forward.sent {
