@@ -39,7 +39,8 @@ const TCP_SHORTEST_S: f64 = 3.0;
 ///
 /// Makes a tree of files, moves it between two processes over a path with the rate, delay and loss
 /// given here, compares both trees, and then sees what the kernel's TCP makes of an equivalent path.
-/// Draws the throughput of both. Needs no privileges and no second machine.
+/// Draws the throughput of both. Needs no privileges and no second machine. Both trees are in the
+/// system's directory for temporary files ($TMPDIR) until the end.
 ///
 /// The path is 200 Mb/s and 80 ms there and back, and loses 0.1% of all packets at random. That is
 /// why the congestion control is udt:noisy by default: it does not take single losses for
@@ -114,18 +115,18 @@ fn demonstrate(args: &DemoArgs, stop: &Stop) -> Result<Report> {
     let out = std::path::absolute(&args.out)?;
     fs::create_dir_all(&out).map_err(|e| Usage(format!("{}: {e}", out.display())))?;
     let mut work = tempfile::Builder::new().prefix("farhaul-demo-").tempdir()?;
-    let (source, target) = (work.path().join("sent"), work.path().join("received"));
+    let (source, target) = (work.path().join("tree"), work.path().join("received"));
 
     args.say(&format!("making a tree with {} of data", show_size(args.size)));
     let tree = tree::make(&source, args.size, args.seed, stop)
         .with_context(|| format!("cannot make a tree at {}", source.display()))?;
 
     let path = PathReport::new(&links);
-    args.say(&format!("moving it with {} over {}", args.cc, path.description));
+    args.say(&format!("moving it with {} over {}", law_name(&args.cc), path.description));
     let farhaul = move_tree(args, &source, &target, &path, stop)?;
 
     args.say("comparing both trees");
-    let comparison = compare::compare(&source, &target, stop)?;
+    let comparison = compare::compare(&source, &target.join("tree"), stop)?;
 
     let mut tcp = Vec::new();
     let mut tcp_not_compared = Vec::new();
@@ -173,8 +174,8 @@ fn move_tree(
     let plan = Plan { source, target, cc: &args.cc, links, seed: args.seed, quiet: args.quiet };
     let Moved { sender, series, relay } = mover::transfer(&plan, stop)?;
     let run = Run {
-        name: format!("farhaul ({})", args.cc),
-        cc: args.cc.to_string(),
+        name: format!("farhaul ({})", law_name(&args.cc)),
+        cc: law_name(&args.cc),
         bytes: sender.data_bytes,
         seconds: sender.seconds,
         complete: true,
@@ -239,6 +240,11 @@ impl DemoArgs {
     }
 }
 
+/// `udt:noisy`: a parameter without a value is true.
+fn law_name(law: &Law) -> String {
+    law.to_string().replace("=true", "")
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -251,14 +257,24 @@ mod tests {
         demo: DemoArgs,
     }
 
+    fn parse(arguments: &[&str]) -> DemoArgs {
+        Cli::try_parse_from(["demo"].iter().chain(arguments)).unwrap().demo
+    }
+
     fn path(arguments: &[&str]) -> PathReport {
-        let args = Cli::try_parse_from(["demo"].iter().chain(arguments)).unwrap().demo;
-        PathReport::new(&args.path.links().unwrap())
+        PathReport::new(&parse(arguments).path.links().unwrap())
+    }
+
+    #[test]
+    fn the_law_fits_the_path_by_default() {
+        let name = law_name(&parse(&[]).cc);
+        assert_eq!(name, "udt:noisy");
+        assert_eq!(name.parse::<Law>().unwrap(), parse(&["--cc", "udt:noisy=true"]).cc);
     }
 
     #[test]
     fn the_path_has_defaults_of_its_own() {
-        assert_eq!(path(&[]).description, "200 Mb/s, RTT 80 ms, loss 0.1%, queue 2.00 MB");
+        assert_eq!(path(&[]).description, "200 Mb/s, RTT 80 ms, loss 0.1% each way, queue 2.00 MB");
         let other = path(&["--rate", "1G", "--delay", "5ms", "--loss", "none", "--queue", "100p"]);
         assert_eq!(other.description, "1 Gb/s, RTT 10 ms, queue 100p");
     }

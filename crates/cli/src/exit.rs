@@ -63,3 +63,19 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         _ => Some(3),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn codes_are_found_under_what_was_said_about_them() {
+        let failed = || Failed { code: 4, message: "the trees differ".into() };
+        assert_eq!(code(&failed().into()), 4);
+        let wrapped = Err::<(), _>(failed()).context("while comparing").unwrap_err();
+        assert_eq!(code(&wrapped), 4);
+        assert_eq!(code(&Usage("no such option".into()).into()), 2);
+        assert_eq!(code(&anyhow::anyhow!("something else")), 1);
+    }
+}

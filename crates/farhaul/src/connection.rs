@@ -310,11 +310,10 @@ impl Inner {
         state.endpoint.update(self.id, |c| action(now, c))
     }
 
-    /// Copies the beginning of `buf` to a block: whole packets, so that consecutive writes make
-    /// full ones.
+    /// Copies the beginning of `buf`: at most a block, in whole packets, so that consecutive writes
+    /// make full ones.
     pub fn fill_block(&self, buf: &[u8]) -> (Bytes, usize) {
-        let most =
-            (BLOCK / self.payload_size * self.payload_size).max(self.payload_size.min(BLOCK));
+        let most = (BLOCK / self.payload_size * self.payload_size).max(self.payload_size.min(BLOCK));
         let count = buf.len().min(most);
         let mut block = self.port.pool.take();
         block.space()[..count].copy_from_slice(&buf[..count]);

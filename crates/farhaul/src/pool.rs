@@ -39,9 +39,15 @@ impl Block {
     }
 
     /// Its first `len` bytes, shared by reference count.
-    pub fn freeze(mut self, len: usize) -> Bytes {
+    pub fn share(mut self, len: usize) -> Bytes {
         self.len = len.min(self.data.len());
         Bytes::from_owner(self)
+    }
+
+    /// The same to be kept for long: less than half of a block is copied instead, or it would be
+    /// held for little.
+    pub fn freeze(self, len: usize) -> Bytes {
+        if len < BLOCK / 2 { Bytes::copy_from_slice(&self.data[..len]) } else { self.share(len) }
     }
 }
 
@@ -70,7 +76,7 @@ mod tests {
         let pool = Pool::default();
         let mut block = pool.take();
         block.space()[..3].copy_from_slice(b"abc");
-        let bytes = block.freeze(3);
+        let bytes = block.share(3);
         let part = bytes.slice(1..);
         drop(bytes);
         assert_eq!(pool.free.lock().unwrap().len(), 0);
@@ -78,5 +84,7 @@ mod tests {
         drop(part);
         assert_eq!(pool.free.lock().unwrap().len(), 1);
         assert_eq!(pool.take().space()[0], b'a');
+        let little = pool.take().freeze(100);
+        assert_eq!((little.len(), pool.free.lock().unwrap().len()), (100, 1));
     }
 }

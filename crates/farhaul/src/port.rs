@@ -239,6 +239,7 @@ impl Port {
         let now = self.now();
         let mut state = self.lock();
         let result = action(now, &mut state);
+        state.dispatch(true);
         drop(state);
         self.flush();
         result
@@ -410,7 +411,7 @@ impl Receiver {
                 Time::from_nanos(now.as_nanos().saturating_sub(received.age.as_nanos() as u64));
             let retain = received.len >= RETAIN_FROM;
             let block = core::mem::replace(&mut self.blocks[index], port.pool.take());
-            let bytes = block.freeze(received.len);
+            let bytes = block.share(received.len);
             state.endpoint.handle(at, received.from, &bytes, received.segment, retain);
         }
         drop(state);

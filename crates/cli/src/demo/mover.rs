@@ -25,9 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What to move, how, and over what.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// A directory. Its contents are sent.
+    /// A directory.
     pub source: &'a Path,
-    /// Where they arrive.
+    /// The directory in which it arrives, under its own name.
     pub target: &'a Path,
     pub cc: &'a Law,
     /// There and back.
@@ -116,8 +116,7 @@ fn start_sender(plan: &Plan<'_>, peer: SocketAddr) -> Result<Process> {
     if plan.quiet {
         command.arg("--quiet");
     }
-    // The contents, so that the two roots correspond.
-    command.arg(plan.source.join(".")).arg(peer.to_string()).stdout(Stdio::piped());
+    command.arg(plan.source).arg(peer.to_string()).stdout(Stdio::piped());
     Process::start("the sender", &mut command)
 }
 

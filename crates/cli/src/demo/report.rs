@@ -237,7 +237,7 @@ fn rows(cells: &[[String; 5]]) -> Vec<String> {
         .collect()
 }
 
-/// `200 Mb/s, RTT 80 ms, loss 0.1%, queue bdp:80ms`.
+/// `200 Mb/s, RTT 80 ms, loss 0.1% each way, queue 2.00 MB`.
 fn describe(there: &LinkConfig, back: &LinkConfig) -> String {
     let rate = |link: &LinkConfig| link.rate.map_or("any rate".into(), show_line_rate);
     let mut parts = vec![if there.rate == back.rate {
@@ -246,10 +246,10 @@ fn describe(there: &LinkConfig, back: &LinkConfig) -> String {
         format!("{} (back {})", rate(there), rate(back))
     }];
     parts.push(format!("RTT {} ms", (there.delay + back.delay).as_secs_f64() * 1e3));
-    if there.loss == back.loss {
-        parts.push(format!("loss {}", there.loss));
-    } else {
+    if there.loss != back.loss {
         parts.push(format!("loss {} (back {})", there.loss, back.loss));
+    } else if there.loss != LossModel::None {
+        parts.push(format!("loss {} each way", there.loss));
     }
     parts.push(match there.queue.limit_bytes(there.rate) {
         Some(bytes) => format!("queue {}", show_size(bytes)),
@@ -266,7 +266,6 @@ fn describe(there: &LinkConfig, back: &LinkConfig) -> String {
         parts.push(format!("corruption {}", there.corrupt));
     }
     parts.extend(there.blackouts.iter().map(|blackout| format!("cut {blackout}")));
-    parts.retain(|part| *part != format!("loss {}", LossModel::None));
     parts.join(", ")
 }
 
@@ -344,7 +343,10 @@ mod tests {
     #[test]
     fn paths_are_described() {
         let [there, mut back] = links();
-        assert_eq!(describe(&there, &back), "200 Mb/s, RTT 80 ms, loss 0.1%, queue 2.00 MB");
+        assert_eq!(
+            describe(&there, &back),
+            "200 Mb/s, RTT 80 ms, loss 0.1% each way, queue 2.00 MB"
+        );
         back.rate = Rate::from_bits_per_second(1_500_000);
         back.loss = LossModel::None;
         assert_eq!(
@@ -361,11 +363,11 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[3],
-            "                         goodput  of the line                         time  retransmitted"
+            "                        goodput  of the line                          time  retransmitted"
         );
         assert_eq!(
             lines[4],
-            "farhaul (udt)       160.00 Mb/s        80.0%                        1.2 s      5 (0.50%)"
+            "farhaul (udt)       160.00 Mb/s        80.0%                         1.2 s      5 (0.50%)"
         );
         assert_eq!(
             lines[5],
