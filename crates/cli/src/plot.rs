@@ -10,9 +10,11 @@ const SIZE: (u32, u32) = (960, 540);
 /// What the axes and their text need around the curves, pixels.
 const LEFT: u32 = 64;
 const BOTTOM: u32 = 52;
-/// Height of the title, the line under it and the legend.
-const HEAD: u32 = 104;
-const MARGIN: u32 = 24;
+/// Height of the title and the line under it.
+const HEAD: i32 = 72;
+/// Height of a row of the legend.
+const ROW: i32 = 24;
+const MARGIN: i32 = 24;
 
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
@@ -67,11 +69,11 @@ pub struct Level {
 /// # Errors
 /// Only if the drawing library fails, which has no cause in the data.
 pub fn svg(plot: &Plot) -> Result<String> {
-    let mut text = String::new();
-    let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+    let mut document = String::new();
+    let root = SVGBackend::with_string(&mut document, SIZE).into_drawing_area();
     draw(plot, &root).map_err(|e| anyhow!("the plot cannot be drawn: {e}"))?;
     drop(root);
-    Ok(text)
+    Ok(document)
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -79,41 +81,66 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 fn draw(plot: &Plot, root: &Area<'_>) -> Drawn {
     root.fill(&WHITE)?;
-    let margin = MARGIN as i32;
-    let title = (FONT, 22).into_font().style(FontStyle::Bold).color(&INK);
-    root.draw_text(&plot.title, &title, (margin, 16))?;
-    root.draw_text(&plot.subtitle, &(FONT, 15).into_font().color(&FAINT_INK), (margin, 46))?;
-    draw_legend(plot, root)?;
-    draw_curves(plot, &root.margin(HEAD, 8, MARGIN, MARGIN))?;
+    let title = text(22, &INK).font.style(FontStyle::Bold).color(&INK);
+    root.draw_text(&plot.title, &title, (MARGIN, 16))?;
+    let subtitle = fitted(root, &plot.subtitle, text(15, &FAINT_INK))?;
+    root.draw_text(&plot.subtitle, &subtitle, (MARGIN, 46))?;
+    let rows = draw_legend(plot, root)?;
+    draw_curves(plot, &root.margin(HEAD + rows * ROW + 8, 8, MARGIN, MARGIN))?;
     root.present()?;
     Ok(())
 }
 
-/// A row above the curves, where it hides none of them.
-fn draw_legend(plot: &Plot, root: &Area<'_>) -> Drawn {
-    const Y: i32 = 84;
+/// Rows above the curves, where they hide none of them. Returns how many.
+fn draw_legend(plot: &Plot, root: &Area<'_>) -> Result<i32, Box<dyn std::error::Error>> {
     const SAMPLE: i32 = 28;
-    let style = (FONT, 15).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-    let mut x = MARGIN as i32;
+    const GAP: i32 = 30;
+    let style = text(15, &INK).pos(Pos::new(HPos::Left, VPos::Center));
     let levels = plot.levels.iter().map(|level| (&level.label, None));
-    for (label, colour) in curves(plot).map(|(line, c)| (&line.label, Some(c))).chain(levels) {
-        let ends = [(x, Y), (x + SAMPLE, Y)];
+    let entries = curves(plot).map(|(line, c)| (&line.label, Some(c))).chain(levels);
+    let (mut x, mut row) = (MARGIN, 0);
+    for (label, colour) in entries {
+        // The library guesses widths, as the reader's fonts are not known; the gap allows for that.
+        let width = SAMPLE + 8 + root.estimate_text_size(label, &style)?.0 as i32 + GAP;
+        if x + width > SIZE.0 as i32 && x > MARGIN {
+            (x, row) = (MARGIN, row + 1);
+        }
+        let y = HEAD + row * ROW + ROW / 2;
         match colour {
-            Some(colour) => root.draw(&PathElement::new(ends, colour.stroke_width(3)))?,
+            Some(colour) => {
+                let ends = [(x, y), (x + SAMPLE, y)];
+                root.draw(&PathElement::new(ends, colour.stroke_width(3)))?;
+            }
             None => {
-                for dash in 0..3 {
-                    let from = x + dash * 11;
-                    let ends = [(from, Y), (from + 6, Y)];
+                for from in (x..x + SAMPLE).step_by(11) {
+                    let ends = [(from, y), (from + 6, y)];
                     root.draw(&PathElement::new(ends, INK.stroke_width(2)))?;
                 }
             }
         }
-        root.draw_text(label, &style, (x + SAMPLE + 8, Y))?;
-        // The library guesses widths, as the reader's fonts are not known; the gap allows for that.
-        let (width, _) = root.estimate_text_size(label, &style)?;
-        x += SAMPLE + 8 + width as i32 + 30;
+        root.draw_text(label, &style, (x + SAMPLE + 8, y))?;
+        x += width;
     }
-    Ok(())
+    Ok(row + 1)
+}
+
+fn text(size: u32, colour: &RGBColor) -> TextStyle<'static> {
+    (FONT, size).into_font().color(colour)
+}
+
+/// `style`, made smaller if `content` would be wider than the picture.
+fn fitted<'a>(
+    root: &Area<'_>,
+    content: &str,
+    style: TextStyle<'a>,
+) -> Result<TextStyle<'a>, Box<dyn std::error::Error>> {
+    let width = f64::from(root.estimate_text_size(content, &style)?.0);
+    let room = f64::from(SIZE.0 as i32 - 2 * MARGIN);
+    if width <= room {
+        return Ok(style);
+    }
+    let font = style.font.resize(style.font.get_size() * room / width);
+    Ok(TextStyle { font, ..style })
 }
 
 fn draw_curves(plot: &Plot, area: &Area<'_>) -> Drawn {
@@ -128,7 +155,7 @@ fn draw_curves(plot: &Plot, area: &Area<'_>) -> Drawn {
         .x_label_area_size(BOTTOM)
         .y_label_area_size(LEFT)
         .build_cartesian_2d(0.0..right, 0.0..top)?;
-    let label = (FONT, 15).into_font().color(&INK);
+    let label = text(15, &INK);
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -207,6 +234,42 @@ mod tests {
         assert!(svg(&empty).unwrap().contains("seconds"));
         let point = Line { label: "point".into(), points: vec![(0.0, 0.0)] };
         assert!(svg(&Plot { lines: vec![point], ..empty }).unwrap().contains("point"));
+    }
+
+    /// The places of all texts that contain `part`.
+    fn places(text: &str, part: &str) -> Vec<(i32, i32)> {
+        let number = |tag: &str, name: &str| {
+            let (_, rest) = tag.split_once(&format!("{name}=\"")).unwrap();
+            rest.split('"').next().unwrap().parse().unwrap()
+        };
+        let texts = text.split("<text ").skip(1).filter(|tag| tag.contains(part));
+        texts.map(|tag| (number(tag, "x"), number(tag, "y"))).collect()
+    }
+
+    #[test]
+    fn a_long_legend_has_rows() {
+        let line = |number| Line { label: format!("a rather long label {number}"), points: vec![] };
+        let long = Plot { lines: (0..12).map(line).collect(), ..plot() };
+        let labels = places(&svg(&long).unwrap(), "a rather long label");
+        assert_eq!(labels.len(), 12);
+        assert!(labels.iter().all(|&(x, _)| x < SIZE.0 as i32 - 100), "{labels:?}");
+        let mut distinct = labels.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 12, "{labels:?}");
+        assert!(labels[11].1 > labels[0].1);
+    }
+
+    #[test]
+    fn a_long_subtitle_is_made_smaller() {
+        let size = |subtitle: &str| {
+            let text = svg(&Plot { subtitle: subtitle.into(), ..plot() }).unwrap();
+            let (before, _) = text.split_once(subtitle).unwrap();
+            let (_, size) = before.rsplit_once("font-size=\"").unwrap();
+            size.split('"').next().unwrap().parse::<f64>().unwrap()
+        };
+        let short = size("short");
+        assert!(size(&"long ".repeat(60)) < short / 1.5);
     }
 
     #[test]

@@ -33,6 +33,11 @@ const SEND_AHEAD: usize = 512 << 10;
 const PERIOD_MEASURED_OVER: u32 = 8;
 /// Packets held back for less than this share of the time leave the sending rate what it was.
 const NEGLIGIBLE_SHORTFALL: f64 = 0.02;
+/// How long the highest delivery rate is remembered, at least.
+const PEAK_KEPT: Duration = Duration::from_secs(1);
+/// Packets that a stock peer takes at once however short the path: what the kernel's default
+/// receive buffer holds, and more than two of its light ACKs are apart.
+const STOCK_BURST_ROOM: f64 = 160.0;
 /// Peer laws' messages that wait to be sent.
 const MAX_CUSTOM_MESSAGES: usize = 64;
 /// Ranges of losses that wait to be reported.
@@ -127,6 +132,8 @@ pub struct Connection {
     /// Smoothed reports of the peer, packets/s; 0 before the first.
     arrival_rate: f64,
     capacity: f64,
+    /// The peer is the stock library, which leaves the time stamp of control packets zero.
+    stock: bool,
     delivery: DeliveryRate,
     /// The packet-sending period that was really kept, nanoseconds, where it was longer than the
     /// one in force, and when that was measured.
@@ -174,9 +181,21 @@ struct DeliveryRate {
     since: Time,
     packets: u64,
     rate: f64,
+    /// The highest sample of the current span of time and of the one before.
+    peaks: [f64; 2],
+    peak_since: Time,
 }
 
 impl DeliveryRate {
+    fn new(now: Time) -> Self {
+        DeliveryRate { since: now, packets: 0, rate: 0.0, peaks: [0.0; 2], peak_since: now }
+    }
+
+    /// The highest sample of the last one to two [`PEAK_KEPT`].
+    fn peak(&self) -> f64 {
+        self.peaks[0].max(self.peaks[1])
+    }
+
     fn on_ack(&mut self, now: Time, packets: u32, app_limited: bool, span: Duration) {
         self.packets += u64::from(packets);
         let elapsed = now - self.since;
@@ -186,6 +205,11 @@ impl DeliveryRate {
                 self.rate =
                     if self.rate == 0.0 { sample } else { (7.0 * self.rate + sample) / 8.0 };
             }
+            if now - self.peak_since > PEAK_KEPT {
+                self.peaks = [0.0, self.peaks[0]];
+                self.peak_since = now;
+            }
+            self.peaks[0] = self.peaks[0].max(sample);
             self.since = now;
             self.packets = 0;
         }
@@ -242,7 +266,8 @@ impl Connection {
             knobs: Knobs::default(),
             arrival_rate: 0.0,
             capacity: 0.0,
-            delivery: DeliveryRate { since: now, packets: 0, rate: 0.0 },
+            stock: false,
+            delivery: DeliveryRate::new(now),
             real_period: (0.0, now),
             outbox: Outbox::default(),
             last_heard: now,
@@ -575,7 +600,10 @@ impl Connection {
 
     fn on_control(&mut self, now: Time, control: &Control<'_>, timestamp: u32) {
         match control {
-            Control::Ack { ack_seq, ack } => self.on_ack(now, *ack_seq, ack),
+            Control::Ack { ack_seq, ack } => {
+                self.stock = timestamp == 0;
+                self.on_ack(now, *ack_seq, ack);
+            }
             Control::Nak(report) => self.on_nak(now, report),
             Control::Ack2 { ack_seq } => {
                 if let Some(rtt) = self.receive.acks.on_ack2(now, *ack_seq) {
@@ -643,7 +671,7 @@ impl Connection {
         self.delivery.on_ack(now, packets, app_limited, span);
         let next = ack.next;
         self.tell_law_limited(now, app_limited, |law, view, knobs| law.on_ack(next, view, knobs));
-        self.send.resend_silent_hole(now, self.rto());
+        self.send.resend_silent_hole(now, self.rto(), self.stock);
         if self.send.buffer.is_empty() {
             self.events.flushed = true;
         }
@@ -764,7 +792,7 @@ impl Connection {
             self.end(now, CloseReason::TimedOut);
             return;
         }
-        if let Some(expired) = self.send.on_timeout(now, self.rto()) {
+        if let Some(expired) = self.send.on_timeout(now, self.rto(), self.stock) {
             self.counters.timeouts += 1;
             // The first expiry only asks whether the end of a burst has arrived.
             if expired.count > 1 || self.knobs.rto.is_some() {
@@ -846,7 +874,7 @@ impl Connection {
     ) {
         let view = self.view(now, app_limited);
         event(self.law.as_mut(), &view, &mut self.knobs);
-        self.send.set_window(self.knobs.window);
+        self.send.set_window(self.knobs.window.min(self.start_window()));
         self.send.pacer.set_period_ns(self.knobs.period_ns);
         self.send.pacer.pause(self.knobs.pause_until);
         for message in self.knobs.messages.drain(..) {
@@ -854,6 +882,17 @@ impl Connection {
                 self.outbox.custom.push_back(message);
             }
         }
+    }
+
+    /// The most to have in flight while nothing paces. A peer of ours opens its flow window no
+    /// further than it serves (gu05 §3.4, and [`Connection::window_target`]); a stock peer opens it
+    /// all, and slow start would fill it within a few round trips, most of it to be lost.
+    fn start_window(&self) -> f64 {
+        if !self.stock || self.knobs.period_ns > 0.0 {
+            return f64::MAX;
+        }
+        let rtt = self.rtt.min().unwrap_or(self.rtt.smoothed());
+        2.0 * self.delivery.peak() * rtt.as_secs_f64() + STOCK_BURST_ROOM
     }
 
     fn view(&self, now: Time, app_limited: bool) -> View {
@@ -866,7 +905,9 @@ impl Connection {
             rtt: self.knobs.rtt.unwrap_or(self.rtt.smoothed()),
             rtt_var: self.rtt.variation(),
             rtt_min: self.rtt.min().unwrap_or(Duration::MAX),
-            arrival_rate: self.arrival_rate,
+            // Stock takes the time between packets for the speed of their arrival, which for those
+            // of one send call is that of memory.
+            arrival_rate: if self.stock { self.delivery.peak() } else { self.arrival_rate },
             delivery_rate: self.delivery.rate,
             capacity: self.capacity,
             real_period_ns: self.send.pacer.period_ns().max(real_period),

@@ -279,6 +279,9 @@ impl ReceiveHalf {
             self.gaps.give_up(run);
             from = run.last.next();
         }
+        if let Some(messages) = &mut self.messages {
+            messages.give_up(message, last);
+        }
         self.close_batch(now, None);
         true
     }

@@ -348,10 +348,11 @@ impl SendHalf {
     /// A hole that nobody reports: the ACK number comes to a packet that should long have arrived,
     /// because the report was lost and the receiver does not repeat it, as the stock library does
     /// not. How long the hole is, the next ACK tells: twice as much is sent each time.
-    pub fn resend_silent_hole(&mut self, now: Time, timeout: Duration) {
-        let clock = self.clock_us(now);
-        let timeout = timeout.as_micros() as u32;
-        let overdue = |slot: &Slot| clock.wrapping_sub(slot.sent_us) > timeout;
+    pub fn resend_silent_hole(&mut self, now: Time, timeout: Duration, reports_once: bool) {
+        if reports_once {
+            self.lose_overdue_retransmissions(now, timeout);
+        }
+        let overdue = self.overdue(now, timeout);
         let run = (0..self.silent_run).take_while(|i| self.buffer.sent(*i).is_some_and(overdue));
         let run = run.count() as u32;
         if run == 0 {
@@ -361,6 +362,28 @@ impl SendHalf {
         self.silent_run = self.silent_run.saturating_mul(2);
         let range = LossRange { first: self.una, last: self.una.plus(run - 1) };
         self.packets_lost += u64::from(self.loss.insert(range));
+    }
+
+    /// A receiver that reports a loss once does not tell which retransmissions were lost as well.
+    /// When the first packet missing is one of them and its time is up, so it is for all others.
+    fn lose_overdue_retransmissions(&mut self, now: Time, timeout: Duration) {
+        let overdue = self.overdue(now, timeout);
+        let lost = |slot: &Slot| slot.retransmitted && overdue(slot);
+        if !self.buffer.sent(0).is_some_and(lost) {
+            return;
+        }
+        for index in 0..self.buffer.in_flight() {
+            if self.buffer.sent(index).is_some_and(lost) {
+                let range = LossRange::single(self.una.plus(index));
+                self.packets_lost += u64::from(self.loss.insert(range));
+            }
+        }
+    }
+
+    /// Whether a packet should long have arrived and been acknowledged.
+    fn overdue(&self, now: Time, timeout: Duration) -> impl Fn(&Slot) -> bool + use<> {
+        let (clock, timeout) = (self.clock_us(now), timeout.as_micros() as u32);
+        move |slot| clock.wrapping_sub(slot.sent_us) > timeout
     }
 
     /// The peer reports `range` lost. Returns the part of it that is in flight, if that is news, or
@@ -417,9 +440,12 @@ impl SendHalf {
     }
 
     /// Lets the retransmission timer expire if it is due.
-    pub fn on_timeout(&mut self, now: Time, rto: Duration) -> Option<Expired> {
+    pub fn on_timeout(&mut self, now: Time, rto: Duration, reports_once: bool) -> Option<Expired> {
         if self.timeout(rto)? > now {
             return None;
+        }
+        if reports_once {
+            self.lose_overdue_retransmissions(now, rto);
         }
         self.expirations += 1;
         self.last_progress = now;

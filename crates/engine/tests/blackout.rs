@@ -137,7 +137,7 @@ fn while_idle() {
 fn costs_little_meanwhile() {
     let mut net = Net::new(&cut(30_000, path()), 1);
     let ids = net.connect(stream(), stream());
-    let mut flow = Flow::new(A, ids, data(1, 8 << 20));
+    let mut flow = Flow::new(A, ids, data(1, 24 << 20));
     net.run_until(Duration::from_millis(START + 1_500), |net| flow.pump(net));
     let before = net.datagrams;
     net.run_until(Duration::from_secs(25), |net| flow.pump(net));

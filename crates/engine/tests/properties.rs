@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use farhaul_engine::{Chunks, CloseReason, Config, Mode, Origins};
+use farhaul_engine::{Chunks, CloseReason, Config, Mode, Origins, SendError};
 use farhaul_link::{
     Blackout, Displacement, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, Reorder,
 };
@@ -245,7 +245,8 @@ struct Message {
 }
 
 fn messages() -> impl Strategy<Value = Vec<Message>> {
-    let len = prop_oneof![Just(0), 1usize..100, 1usize..15_000];
+    // The smallest receive buffer is 32 packets, the smallest packet 156 bytes.
+    let len = prop_oneof![Just(0), 1usize..100, 1usize..4_900];
     let message = (len, option::of(milliseconds(300)), any::<bool>(), milliseconds(20));
     let message =
         message.prop_map(|(len, ttl, in_order, pause)| Message { len, ttl, in_order, pause });
@@ -283,10 +284,14 @@ proptest! {
             let mut bytes = (next as u32).to_be_bytes().to_vec();
             bytes.extend(data(next as u64, len));
             let now = net.now;
-            if net.update(A, ids[A], |c| c.send_message(now, bytes.into(), ttl, in_order)).is_ok() {
-                next += 1;
+            match net.update(A, ids[A], |c| c.send_message(now, bytes.into(), ttl, in_order)) {
+                Ok(()) => next += 1,
+                Err(error) => {
+                    prop_assert_eq!(error, SendError::Full);
+                    net.run_for(Duration::from_millis(20));
+                }
             }
-            net.run_for(pause + Duration::from_micros(10));
+            net.run_for(pause);
             read(&mut net)?;
         }
         let flushed = net.run_until(Duration::from_secs(3_000), |net| {

@@ -9,6 +9,7 @@
 
 mod device;
 mod namespace;
+mod netlink;
 mod path;
 mod sys;
 

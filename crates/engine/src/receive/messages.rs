@@ -33,11 +33,22 @@ pub struct Messages {
     open: Option<Seq>,
     /// Messages not in order, by number. Each entry stands for at least one stored packet.
     partial: BTreeMap<u32, Partial>,
+    /// The last few messages that the sender gave up, by number and last packet.
+    given_up: VecDeque<(u32, Seq)>,
 }
+
+/// Messages given up that are remembered. Parts of one forgotten stay until the next message comes.
+const GIVEN_UP: usize = 32;
 
 impl Messages {
     pub fn new(isn: Seq) -> Self {
-        Messages { ready: VecDeque::new(), cursor: isn, open: None, partial: BTreeMap::new() }
+        Messages {
+            ready: VecDeque::new(),
+            cursor: isn,
+            open: None,
+            partial: BTreeMap::new(),
+            given_up: VecDeque::new(),
+        }
     }
 
     /// The next message to read.
@@ -108,6 +119,26 @@ impl Messages {
             {
                 self.accept(Ready { first, last: seq }, base, buffer);
             }
+        }
+        if !self.given_up.is_empty() {
+            self.abandon_given_up(base, buffer);
+        }
+    }
+
+    /// The sender has given `message` up, the last of whose packets that were sent is `last`.
+    pub fn give_up(&mut self, message: u32, last: Seq) {
+        if self.given_up.len() == GIVEN_UP {
+            self.given_up.pop_front();
+        }
+        self.given_up.push_back((message, last));
+    }
+
+    /// Discards the open message if the sender has given it up and no more of it will come.
+    fn abandon_given_up(&mut self, base: Seq, buffer: &mut ReceiveBuffer) {
+        let head = self.open.and_then(|first| buffer.slot(first.since(base) as u32));
+        let Some(head) = head else { return };
+        if self.given_up.contains(&(head.message, self.cursor.prev())) {
+            self.abandon(self.cursor, base, buffer);
         }
     }
 

@@ -7,11 +7,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::sys::{self, Settings};
-use super::{Namespace, context};
+use super::{Namespace, context, netlink};
 
 /// Packets that may wait to be read: what a TCP sender has under way on a fast path, sent at once.
 /// The default of 500 would be a narrower queue than the one that is emulated.
-const QUEUE_PACKETS: u16 = 20_000;
+const QUEUE_PACKETS: u32 = 20_000;
 
 /// A TUN device: what its namespace sends is read here, and what is written here its namespace
 /// receives. One IP packet a call.
@@ -42,13 +42,17 @@ impl TunDevice {
             let file = options.open(TUN).map_err(|e| context(TUN, &e))?;
             sys::attach_tun(&file, name).map_err(|e| context("a TUN device cannot be made", &e))?;
             let settings = Settings::open()?;
-            settings.set_mtu(name, mtu)?;
-            settings.set_queue_length(name, QUEUE_PACKETS)?;
+            settings
+                .set_mtu(name, mtu)
+                .map_err(|e| context(&format!("an MTU of {mtu} is not possible"), &e))?;
+            netlink::set_queue_length(name, QUEUE_PACKETS)
+                .map_err(|e| context("the device's queue cannot be set", &e))?;
             // The kernel's own search for neighbours and routers would use up losses that a seed
             // has planned for others. Where there is no IPv6 there is nothing to switch off.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
-            settings.set_addresses(name, local, peer)?;
-            settings.set_up(name)?;
+            let refused = |e| context("the device cannot be configured", &e);
+            settings.set_addresses(name, local, peer).map_err(refused)?;
+            settings.set_up(name).map_err(refused)?;
             Ok(TunDevice { file })
         })?
     }

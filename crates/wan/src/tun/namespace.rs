@@ -26,7 +26,9 @@ impl Namespace {
         on_a_thread(|| {
             sys::unshare(libc::CLONE_NEWNET)
                 .map_err(|e| context("a network namespace cannot be made", &e))?;
-            Settings::open()?.set_up("lo")?;
+            Settings::open()?
+                .set_up("lo")
+                .map_err(|e| context("the loopback device cannot be configured", &e))?;
             let file = File::open("/proc/thread-self/ns/net")
                 .map_err(|e| context("/proc/thread-self/ns/net", &e))?;
             Ok(Namespace { file: file.into() })
@@ -69,7 +71,7 @@ impl Namespace {
 pub fn isolate() -> io::Result<()> {
     match sys::unshare(libc::CLONE_NEWNET) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-        done => return done,
+        done => return done.map_err(|e| context("a network namespace cannot be made", &e)),
     }
     let (user, group) = sys::user_and_group();
     sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)

@@ -69,14 +69,6 @@ impl Settings {
         self.set(libc::SIOCSIFMTU, &mut request)
     }
 
-    /// How many packets wait in the device until they are read.
-    pub(super) fn set_queue_length(&self, name: &str, packets: u16) -> io::Result<()> {
-        let mut request = request(name)?;
-        // The kernel's ifr_qlen is the same union member as ifr_ivalue and ifr_mtu: an int.
-        request.ifr_ifru.ifru_mtu = packets.into();
-        self.set(libc::SIOCSIFTXQLEN, &mut request)
-    }
-
     /// Puts the device into service.
     pub(super) fn set_up(&self, name: &str) -> io::Result<()> {
         let mut request = request(name)?;

@@ -58,24 +58,25 @@ pub fn run(args: &SideArgs, links: [LinkConfig; 2], seed: u64) -> Result<()> {
     let cc = used_congestion_control(&stream);
     let transfer = Transfer::new(bytes);
     let started = Instant::now();
-    let ended = thread::scope(|scope| {
+    let (ended, received) = thread::scope(|scope| {
         let receiver = scope.spawn(|| transfer.receive(&listener));
         let sender = scope.spawn(|| transfer.send(&stream));
         // A receiver that fails closes the connection, and so ends the sender.
         let watched = transfer.watch(&path, started, args.tcp_side_limit, || sender.is_finished());
         transfer.stop.store(true, Ordering::Relaxed);
+        let (limit, received) = (Instant::now(), transfer.received.load(Ordering::Relaxed));
         let failed = || io::Error::other("a thread panicked");
         receiver.join().unwrap_or_else(|_| Err(failed()))?;
         let confirmed = sender.join().unwrap_or_else(|_| Err(failed()))?;
         watched?;
-        anyhow::Ok(confirmed)
+        anyhow::Ok((confirmed.ok_or(limit), received))
     })?;
     let (packets_sent, retransmitted) = path.near().run(segments)?;
     say(&Message::Outcome(Outcome {
         cc,
-        bytes: transfer.received.load(Ordering::Relaxed),
-        seconds: ended.unwrap_or_else(Instant::now).duration_since(started).as_secs_f64(),
-        complete: ended.is_some(),
+        bytes: received,
+        seconds: ended.unwrap_or_else(|limit| limit).duration_since(started).as_secs_f64(),
+        complete: ended.is_ok(),
         packets_sent,
         retransmitted,
         overflowed: path.near().run(overflowed)?,
@@ -188,19 +189,20 @@ impl Transfer {
 
     /// Tries an operation whose waiting ends now and then, until it is done or `stop` is set.
     fn until_stop<T>(&self, mut act: impl FnMut() -> io::Result<T>) -> io::Result<Option<T>> {
-        loop {
+        let is_told = || self.stop.load(Ordering::Relaxed);
+        while !is_told() {
             match act() {
+                // Whatever it is: the other side, told the same, may have closed the connection.
+                Err(_) if is_told() => break,
+                // An operation that does not wait by itself would spin.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if self.stop.load(Ordering::Relaxed) {
-                        return Ok(None);
-                    }
-                    // An operation that does not wait by itself would spin.
                     thread::sleep(Duration::from_millis(1));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 done => return done.map(Some),
             }
         }
+        Ok(None)
     }
 }
 
