@@ -7,7 +7,7 @@ import time
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 # Enough for libudt's largest useful UDP buffer; distributions often allow 208 KiB.
-_SOCKET_BUFFER_LIMIT = 16 << 20
+_SOCKET_BUFFER_LIMIT = 64 << 20
 _LIMITS = ("/proc/sys/net/core/rmem_max", "/proc/sys/net/core/wmem_max")
 
 # More than this many cores' worth of other programs' work spoils a run.

@@ -16,7 +16,7 @@
 struct Tuning {
     int buffer = 64 << 20;
     int fc = 25600;
-    int udp_buffer = 12 << 20;
+    int udp_buffer = 32 << 20;
     int block = 1 << 20;
     bool stock_defaults = false;
 };

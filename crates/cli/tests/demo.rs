@@ -16,8 +16,8 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("tmp")).unwrap();
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        fs::create_dir(dir.path().join("tmp")).expect("an empty directory");
         Place { dir }
     }
 
@@ -38,7 +38,7 @@ impl Place {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
+        self.command(arguments).output().expect("farhaul can be started")
     }
 
     /// The document of a run that must succeed.
@@ -46,11 +46,12 @@ impl Place {
         let output = self.run(&[&["--json", "--quiet"], arguments].concat());
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{:?}: {errors}", output.status);
-        serde_json::from_slice(&output.stdout).unwrap()
+        serde_json::from_slice(&output.stdout).expect("a JSON document")
     }
 
     fn left_over(&self) -> Vec<PathBuf> {
-        fs::read_dir(self.tmp()).unwrap().map(|entry| entry.unwrap().path()).collect()
+        let entries = fs::read_dir(self.tmp()).expect("the directory is there");
+        entries.map(|entry| entry.expect("an entry").path()).collect()
     }
 }
 
@@ -123,7 +124,9 @@ fn a_person_is_told_and_may_keep_the_trees() {
     let (text, progress) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{progress}");
-    for part in ["100 Mb/s, RTT 10 ms, loss 0.1% each way", "farhaul (udt:noisy)", "verified: "] {
+    for part in
+        ["100 Mb/s, RTT 10 ms, loss 0.1% each way", "farhaul (udt:noisy)", "noisy: ", "verified: "]
+    {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert!(text.contains(&format!("plot: {}", place.out().join("throughput.svg").display())));
@@ -179,11 +182,11 @@ fn wait_for_child(demo: &mut Child, progress: &mut impl BufRead, name: &str) {
     let mut line = String::new();
     while !line.contains("moving it") {
         line.clear();
-        assert!(progress.read_line(&mut line).unwrap() > 0, "the demonstration has ended");
+        assert!(progress.read_line(&mut line).expect("text") > 0, "the demonstration has ended");
     }
     let children = format!("/proc/{0}/task/{0}/children", demo.id());
     loop {
-        assert!(demo.try_wait().unwrap().is_none(), "the demonstration has ended");
+        assert!(demo.try_wait().expect("a child").is_none(), "the demonstration has ended");
         let pids = fs::read_to_string(&children).unwrap_or_default();
         let is_there = |pid: &str| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -202,6 +205,6 @@ fn processes_with(path: &Path) -> Vec<String> {
         let text = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&text).replace('\0', " ")
     };
-    let all = fs::read_dir("/proc").unwrap().map_while(Result::ok).map(line);
+    let all = fs::read_dir("/proc").expect("a mounted /proc").map_while(Result::ok).map(line);
     all.filter(|line| line.contains(&path.display().to_string())).collect()
 }

@@ -14,20 +14,11 @@ use common::path::Path;
 use common::pattern::{Checker, feed};
 use common::process::{Ended, Process};
 use common::stock::Stock;
-use common::{long, skip, turn};
+use common::{long, skip, stock, turn};
 
 const MB: u64 = 1_000_000;
 /// A path that stock libudt fills without loss.
 const FAST: Path = Path::new("500M", 1);
-
-macro_rules! stock {
-    () => {
-        match Stock::get() {
-            Ok(stock) => stock,
-            Err(why) => skip!("{why}"),
-        }
-    };
-}
 
 /// For streams whose full size takes minutes.
 fn limit(bytes: u64) -> Duration {
@@ -49,14 +40,6 @@ fn measured(what: &str, path: &Path, bytes: u64, started: Instant, pause: Option
     .expect("standard error");
 }
 
-/// A stock peer says once that it has closed: where that can be lost, farhaul finds the peer gone.
-fn expect_end(ended: &Ended, path: &Path) {
-    let lost = path.loss != "none"
-        && ended.code == Some(1)
-        && ended.errors.iter().any(|line| line.contains("nothing has come from the peer"));
-    assert!(ended.code == Some(0) || lost, "{ended:#?}");
-}
-
 /// Stock client → `farhaul pipe --listen`. Returns the longest pause in the output.
 fn stock_sends(stock: &Stock, path: Path, bytes: u64) -> Duration {
     let mut farhaul = Process::farhaul_within(
@@ -75,7 +58,7 @@ fn stock_sends(stock: &Stock, path: Path, bytes: u64) -> Duration {
         let ended = sender.finish_well();
         assert_eq!(ended.line("acknowledged"), "yes");
         // Nobody closes the input: the peer's close is the end.
-        expect_end(&farhaul.finish_with_open_input(), &path);
+        farhaul.finish_with_open_input().expect_end_by_stock(path.loss != "none");
         checker.expect(bytes)
     };
     writeln!(std::io::stderr(), "   longest pause {} ms", seen.longest_pause.as_millis()).unwrap();
@@ -117,7 +100,7 @@ fn both_at_once(stock: &Stock, path: Path, bytes: u64) {
     let ended = peer.finish_well();
     measured("both at once", &path, 2 * bytes, started, None);
     assert_eq!(ended.line("received"), format!("{bytes} {hash}"));
-    expect_end(&farhaul.finish_with_open_input(), &path);
+    farhaul.finish_with_open_input().expect_end_by_stock(path.loss != "none");
     drop(input);
     checker.expect(bytes);
 }

@@ -237,6 +237,7 @@ impl SendHalf {
             self.bytes_sent += u64::from(slot.len());
             previous = Some(slot);
             count += 1;
+            self.flight.on_sent(now);
             if let Some(sent) = sent.as_mut() {
                 sent(SentPacket {
                     seq,
@@ -253,7 +254,6 @@ impl SendHalf {
             }
             self.packets_sent += u64::from(count);
             self.pacer.sent(count);
-            self.flight.on_sent(now, count);
             if !self.buffer.has_unsent() {
                 self.app_limited = true;
             }
@@ -353,7 +353,7 @@ impl SendHalf {
             self.lose_overdue_retransmissions(now, timeout);
         }
         let overdue = self.overdue(now, timeout);
-        let run = (0..self.silent_run).take_while(|i| self.buffer.sent(*i).is_some_and(overdue));
+        let run = (0..self.silent_run).take_while(|i| self.buffer.sent(*i).is_some_and(&overdue));
         let run = run.count() as u32;
         if run == 0 {
             self.silent_run = 1;

@@ -1,5 +1,7 @@
 //! The path is cut for a while: nothing is lost, and the flow goes on soon after.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod pair;
 
 use core::time::Duration;
@@ -88,7 +90,7 @@ fn under_every_law() {
 #[test]
 fn with_a_receiver_that_does_not_repeat_its_reports() {
     let once = |mut net: Net| {
-        net.hosts[B].reported = Some(BTreeSet::new());
+        net.hosts[B].stock = Some(BTreeSet::new());
         net
     };
     for (cut_ab, cut_ba) in [(true, true), (true, false), (false, true)] {

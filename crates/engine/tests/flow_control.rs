@@ -1,6 +1,8 @@
 //! A reader that is slower than the path: the sender waits, memory stays within its bound, nothing
 //! is lost, and the flow goes on at once when there is room again.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod pair;
 
 use core::time::Duration;

@@ -1,6 +1,8 @@
 //! Packets that no honest peer sends, and packets from those who are no peers: they change nothing,
 //! are counted, and cost no memory.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod lone;
 mod pair;
 

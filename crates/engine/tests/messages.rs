@@ -1,5 +1,7 @@
 //! Message mode: whole, at most once, in order where asked, and given up in time.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod lone;
 mod pair;
 

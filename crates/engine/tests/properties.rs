@@ -1,6 +1,8 @@
 //! For any path and any behaviour of the applications: what is read is what was written, as far as
 //! it goes, and all of it in the end.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod pair;
 
 use core::time::Duration;
@@ -189,7 +191,7 @@ fn pieces(most: usize) -> impl Strategy<Value = Vec<(usize, Duration)>> {
 }
 
 proptest! {
-    #![proptest_config(config(96))]
+    #![proptest_config(config(1_000))]
 
     #[test]
     fn streams(
@@ -254,7 +256,7 @@ fn messages() -> impl Strategy<Value = Vec<Message>> {
 }
 
 proptest! {
-    #![proptest_config(config(96))]
+    #![proptest_config(config(1_000))]
 
     #[test]
     fn whole_messages(

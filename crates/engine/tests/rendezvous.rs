@@ -1,5 +1,7 @@
 //! Connection set-up between two peers that both connect.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod lone;
 mod pair;
 

@@ -1,5 +1,7 @@
 //! How connections end: by either side, by both, unheard, and by silence.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod lone;
 mod pair;
 
@@ -77,7 +79,7 @@ fn closing_delivers_what_was_written() {
         assert_eq!(flow.written, flow.data.len());
         net.hosts[A].endpoint.release(net.now, ids.0, false);
         let begun = net.now;
-        let gone = net.run_until(Duration::from_secs(60), |net| net.hosts[A].endpoint.len() == 0);
+        let gone = net.run_until(Duration::from_secs(60), |net| net.hosts[A].endpoint.is_empty());
         assert!(gone, "after {:?}", net.now - begun);
         net.run_for(Duration::from_secs(5));
         assert!(flow.drain(&mut net), "{}", flow.read);
@@ -177,7 +179,7 @@ fn linger_time_ends() {
         assert_eq!(net.update(A, ids.0, |c| c.close_reason()), Some(CloseReason::LingerTimeout));
         assert_eq!(net.now - begun, linger);
         net.hosts[A].endpoint.release(net.now, ids.0, false);
-        assert!(net.run_until(Duration::from_secs(4), |net| net.hosts[A].endpoint.len() == 0));
+        assert!(net.run_until(Duration::from_secs(4), |net| net.hosts[A].endpoint.is_empty()));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Streams between two endpoints over every kind of path: what is read is what was written.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod pair;
 
 use core::time::Duration;

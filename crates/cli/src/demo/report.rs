@@ -117,6 +117,12 @@ impl Report {
         line(String::new());
         rows(&self.runs().map(cells).collect::<Vec<_>>()).into_iter().for_each(&mut line);
         line(String::new());
+        if self.farhaul.cc.contains("noisy") {
+            line(
+                "noisy: the law's option for paths that lose packets without being congested"
+                    .into(),
+            );
+        }
         for tcp in &self.tcp {
             line(format!(
                 "{} has {:.1} times the goodput of {}",

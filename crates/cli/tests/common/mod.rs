@@ -23,6 +23,17 @@ macro_rules! skip {
 }
 pub(crate) use skip;
 
+/// The stock peer, or the test is skipped.
+macro_rules! stock {
+    () => {
+        match crate::common::stock::Stock::get() {
+            Ok(stock) => stock,
+            Err(why) => crate::common::skip!("{why}"),
+        }
+    };
+}
+pub(crate) use stock;
+
 /// Says that a test was skipped, past the test harness's capture of output, so that who runs the
 /// tests can count such lines. With FARHAUL_NO_SKIP set it is a failure.
 pub fn report_skip(why: &str) {

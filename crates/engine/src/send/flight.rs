@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use farhaul_base::Time;
 
 /// Bursts closer than this count as one.
-const GRAIN: Duration = Duration::from_millis(1);
+const GRAIN_NS: u64 = 1_000_000;
 
 #[derive(Debug, Default)]
 pub struct Flight {
@@ -28,12 +28,13 @@ impl Flight {
         self.span = span;
     }
 
-    /// `packets` leave.
-    pub fn on_sent(&mut self, now: Time, packets: u32) {
-        self.packets += packets;
+    /// A packet leaves.
+    #[inline]
+    pub fn on_sent(&mut self, now: Time) {
+        self.packets += 1;
         match self.bursts.back_mut() {
-            Some((at, count)) if now - *at < GRAIN => *count += packets,
-            _ => self.bursts.push_back((now, packets)),
+            Some((at, count)) if now.nanos_since(*at) < GRAIN_NS => *count += 1,
+            _ => self.bursts.push_back((now, 1)),
         }
     }
 
@@ -68,9 +69,9 @@ mod tests {
         let mut flight = Flight::default();
         flight.set_span(Duration::from_millis(50));
         let at = |us| Time::from_micros(us);
-        flight.on_sent(at(0), 10);
-        flight.on_sent(at(900), 5);
-        flight.on_sent(at(2_000), 7);
+        for (us, packets) in [(0, 10), (900, 5), (2_000, 7)] {
+            (0..packets).for_each(|_| flight.on_sent(at(us)));
+        }
         assert_eq!((flight.packets(), flight.bursts.len()), (22, 2));
         flight.advance(at(49_999));
         assert_eq!((flight.packets(), flight.next_change()), (22, Some(at(50_000))));

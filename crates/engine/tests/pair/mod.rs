@@ -40,9 +40,11 @@ pub struct Host {
     pub log: Option<Vec<Vec<u8>>>,
     /// What arrives is lost: the host is down.
     pub deaf: bool,
-    /// It reports no loss twice, as the stock library does not: those reported.
-    pub reported: Option<BTreeSet<u32>>,
+    /// It is like the stock library: it reports no loss twice, and its control packets bear no time
+    /// stamp. The losses reported.
+    pub stock: Option<BTreeSet<u32>>,
     transmit: Transmit,
+    chunks: Chunks,
 }
 
 impl Host {
@@ -53,18 +55,25 @@ impl Host {
             events: Vec::new(),
             log: None,
             deaf: false,
-            reported: None,
+            stock: None,
             transmit: Transmit::new(),
+            chunks: Chunks::default(),
         }
     }
 
-    /// Whether the packet leaves this host.
-    fn lets_go(&mut self, bytes: &[u8]) -> bool {
-        let Some(reported) = &mut self.reported else { return true };
+    /// Makes a stock host's packet of one of ours; false if it would not send it.
+    fn make_stock(&mut self, bytes: &mut [u8]) -> bool {
+        let Some(reported) = &mut self.stock else { return true };
         let Ok(wire::Packet::Control(packet)) = wire::Packet::parse(bytes) else { return true };
-        let wire::Control::Nak(report) = packet.body else { return true };
-        let lost = |r: wire::LossRange| (0..r.len()).map(move |n| r.first.plus(n).value());
-        report.ranges().flat_map(lost).fold(true, |all, seq| reported.insert(seq) & all)
+        let fresh = match packet.body {
+            wire::Control::Nak(report) => {
+                let lost = |r: wire::LossRange| (0..r.len()).map(move |n| r.first.plus(n).value());
+                report.ranges().flat_map(lost).fold(true, |all, seq| reported.insert(seq) & all)
+            }
+            _ => true,
+        };
+        bytes[8..12].fill(0);
+        fresh
     }
 }
 
@@ -146,8 +155,8 @@ impl Net {
             sent = true;
             assert!(host.transmit.len() <= 65_507 && !host.transmit.is_empty());
             let datagrams = host.transmit.datagrams().map(|(h, p)| [h.as_slice(), p].concat());
-            for bytes in datagrams.collect::<Vec<_>>() {
-                if !host.lets_go(&bytes) {
+            for mut bytes in datagrams.collect::<Vec<_>>() {
+                if !host.make_stock(&mut bytes) {
                     continue;
                 }
                 if let Some(log) = &mut host.log {
@@ -275,6 +284,16 @@ impl Net {
         let mut out = vec![0; chunks.len()];
         chunks.copy_to(&mut out);
         out
+    }
+
+    /// Takes everything that can be read now, unread; returns how many bytes.
+    pub fn skim(&mut self, side: usize, id: ConnectionId) -> usize {
+        let mut chunks = core::mem::take(&mut self.hosts[side].chunks);
+        self.update(side, id, |c| c.read(usize::MAX, &mut chunks));
+        let bytes = chunks.len();
+        while chunks.pop().is_some() {}
+        self.hosts[side].chunks = chunks;
+        bytes
     }
 
     /// Every message that can be read now.

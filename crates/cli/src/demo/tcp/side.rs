@@ -74,7 +74,7 @@ pub fn run(args: &SideArgs, links: [LinkConfig; 2], seed: u64) -> Result<()> {
     let (packets_sent, retransmitted) = path.near().run(segments)?;
     say(&Message::Outcome(Outcome {
         cc,
-        bytes: received,
+        bytes: if ended.is_ok() { bytes } else { received },
         seconds: ended.unwrap_or_else(|limit| limit).duration_since(started).as_secs_f64(),
         complete: ended.is_ok(),
         packets_sent,
