@@ -10,7 +10,7 @@ use common::path::Path;
 use common::pattern;
 use common::process::{Ended, Process};
 use common::stock::Stock;
-use common::{skip, stock, turn};
+use common::{stock_or_skip, turn};
 
 const PATH: Path = Path::new("200M", 2);
 
@@ -69,8 +69,9 @@ fn receive(stock: &Stock, path: Path, count: u64, sizes: &[usize], options: &[&s
         let mut bytes = Vec::new();
         output.read_to_end(&mut bytes).map(|_| bytes)
     });
-    let sizes_text: Vec<String> = sizes.iter().map(usize::to_string).collect();
-    let args = [&["msg-send", &count.to_string(), &sizes_text.join(",")], options].concat();
+    let sizes_text = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let count = count.to_string();
+    let args = [&["msg-send", &count, &sizes_text], options].concat();
     stock.call(relay.local_addr(), &args).finish_well();
     farhaul.finish_with_open_input().expect_end_by_stock(path.loss != "none");
     let came = split(&reader.join().expect("no panic").expect("a pipe can be read"), sizes);
@@ -96,7 +97,7 @@ fn split(mut output: &[u8], sizes: &[usize]) -> Vec<u64> {
 
 #[test]
 fn lines_to_stock_without_order() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     let lines = lines(2_000, 120);
     let mut came = send_lines(&stock, PATH.loss("1%"), &lines, &[]);
@@ -106,7 +107,7 @@ fn lines_to_stock_without_order() {
 
 #[test]
 fn lines_to_stock_in_order() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     let lines = lines(2_000, 120);
     let came = send_lines(&stock, PATH.loss("1%"), &lines, &["--ordered"]);
@@ -116,7 +117,7 @@ fn lines_to_stock_in_order() {
 /// On a path that needs two seconds for all of them, most lines expire before they can leave.
 #[test]
 fn lines_to_stock_that_expire() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     let lines = lines(2_000, 120);
     let came = send_lines(&stock, Path::new("1M", 2), &lines, &["--ordered", "--ttl", "100ms"]);
@@ -126,7 +127,7 @@ fn lines_to_stock_that_expire() {
 
 #[test]
 fn messages_from_stock_without_order() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     let sizes = [9, 1_456, 1_457, 20_000, 100];
     let mut came = receive(&stock, PATH.loss("1%"), 500, &sizes, &["--order", "0"]);
@@ -136,7 +137,7 @@ fn messages_from_stock_without_order() {
 
 #[test]
 fn messages_from_stock_in_order() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     let sizes = [9, 1_456, 1_457, 20_000, 100];
     let came = receive(&stock, PATH.loss("1%"), 500, &sizes, &["--order", "1"]);
@@ -145,7 +146,7 @@ fn messages_from_stock_in_order() {
 
 #[test]
 fn large_messages_from_stock() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     let came = receive(&stock, PATH.loss("0.1%"), 12, &[1_000_000, 3_000_001], &["--order", "1"]);
     assert_eq!(came, (0..12).collect::<Vec<_>>());
@@ -156,7 +157,7 @@ fn large_messages_from_stock() {
 /// connection goes on to its proper end.
 #[test]
 fn messages_from_stock_that_expire() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     for order in ["0", "1"] {
         let path = Path::new("20M", 2).loss("2%");

@@ -14,7 +14,7 @@ use common::path::Path;
 use common::pattern::{Checker, feed};
 use common::process::{Ended, Process};
 use common::stock::Stock;
-use common::{long, skip, stock, turn};
+use common::{long, stock_or_skip, turn};
 
 const MB: u64 = 1_000_000;
 /// A path that stock libudt fills without loss.
@@ -107,70 +107,70 @@ fn both_at_once(stock: &Stock, path: Path, bytes: u64) {
 
 #[test]
 fn stock_client_to_listening_pipe() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     stock_sends(&stock, FAST, 100 * MB);
 }
 
 #[test]
 fn stock_client_to_listening_pipe_with_little_loss() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     stock_sends(&stock, FAST.loss("0.1%"), 100 * MB);
 }
 
 #[test]
 fn stock_client_to_listening_pipe_with_much_loss() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     stock_sends(&stock, FAST.loss("1%"), if long() { 100 * MB } else { 20 * MB });
 }
 
 #[test]
 fn stock_client_to_listening_pipe_with_reordering() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     stock_sends(&stock, FAST.reorder("5%:3"), 100 * MB);
 }
 
 #[test]
 fn pipe_to_stock_server() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     farhaul_sends(&stock, FAST, 100 * MB);
 }
 
 #[test]
 fn pipe_to_stock_server_with_little_loss() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     farhaul_sends(&stock, FAST.loss("0.1%"), 100 * MB);
 }
 
 #[test]
 fn pipe_to_stock_server_with_much_loss() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     farhaul_sends(&stock, FAST.loss("1%"), 100 * MB);
 }
 
 #[test]
 fn pipe_to_stock_server_with_reordering() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     farhaul_sends(&stock, FAST.reorder("5%:3"), 100 * MB);
 }
 
 #[test]
 fn both_at_once_without_loss() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     both_at_once(&stock, FAST, 100 * MB);
 }
 
 #[test]
 fn both_at_once_with_loss() {
-    let stock = stock!();
+    let stock = stock_or_skip!();
     let _turn = turn();
     both_at_once(&stock, FAST.loss("0.1%"), 50 * MB);
 }

@@ -168,10 +168,10 @@ fn draw(measured: &[Vec<Event>; 2]) -> String {
         let x = LEFT + 10.0 + 250.0 * series as f64;
         let name = format!("window of {} packets: insert ●, query ▲, remove ■", WINDOWS[series]);
         writeln!(svg, "<g fill=\"{colour}\">").unwrap();
-        text(&mut svg, x + 130.0 * series as f64, 604.0, "start", &name);
+        text(&mut svg, x + 130.0 * series as f64, 611.0, "start", &name);
         svg.push_str("</g>\n");
     }
-    text(&mut svg, (LEFT + RIGHT) / 2.0, 584.0, "middle", "loss event");
+    text(&mut svg, (LEFT + RIGHT) / 2.0, 590.0, "middle", "loss event");
     svg.push_str("</svg>\n");
     svg
 }

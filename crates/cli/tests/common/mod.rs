@@ -24,7 +24,7 @@ macro_rules! skip {
 pub(crate) use skip;
 
 /// The stock peer, or the test is skipped.
-macro_rules! stock {
+macro_rules! stock_or_skip {
     () => {
         match crate::common::stock::Stock::get() {
             Ok(stock) => stock,
@@ -32,7 +32,7 @@ macro_rules! stock {
         }
     };
 }
-pub(crate) use stock;
+pub(crate) use stock_or_skip;
 
 /// Says that a test was skipped, past the test harness's capture of output, so that who runs the
 /// tests can count such lines. With FARHAUL_NO_SKIP set it is a failure.
