@@ -192,10 +192,13 @@ impl Law for Udt {
         // gu05 §2.2.4: W = AS (SYN + RTT).
         let rate = view.arrival_rate.max(view.delivery_rate);
         knobs.window = rate * (SYN + view.rtt).as_secs_f64() + WINDOW_MARGIN;
-        if view.now.nanos_since(self.last_increase) < SYN_NS as u64 {
+        if view.now - self.last_increase < SYN {
             return;
         }
-        self.last_increase = view.now;
+        // ACKs come a SYN interval apart, give or take: counted from the interval's end and not
+        // from the ACK, a little less than one does not cost the next.
+        let grid = self.last_increase + SYN;
+        self.last_increase = if view.now - grid < SYN { grid } else { view.now };
         if !core::mem::take(&mut self.nak_since_increase) && !view.app_limited {
             self.increase(view, knobs);
         }

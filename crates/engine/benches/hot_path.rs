@@ -17,7 +17,7 @@ use farhaul_engine::{Chunks, Config, ConnectionId, Transmit};
 use farhaul_wire::{
     Ack, AckDetail, AckRates, AckSeq, Boundary, Control, DataHeader, MsgNo, Packet,
 };
-use lone::{ISN, Lone, packet};
+use lone::{ISN, Lone};
 
 fn main() {
     divan::main();
@@ -110,11 +110,13 @@ impl Sender {
                 rates: self
                     .acks
                     .is_multiple_of(100)
-                    .then_some(AckRates { receive_rate: 1_700_000, link_capacity: 1_700_000 }),
+                    .then_some(AckRates { receive_rate: 17_000_000, link_capacity: 1_700_000 }),
             };
             let ack = Ack { next: ISN.plus(self.sent), detail: Some(detail) };
             let ack = Control::Ack { ack_seq: AckSeq::new(self.acks), ack };
-            self.lone.push(&packet(self.id.value(), &ack));
+            let mut packet = [0; 40];
+            let len = ack.write(1, self.id.value(), &mut packet).unwrap();
+            self.lone.push(&packet[..len]);
             self.poll();
         }
     }

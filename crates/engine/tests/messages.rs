@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use farhaul_base::Rng;
-use farhaul_engine::{Chunks, Config, ConnectionId, Origins, SendError};
+use farhaul_engine::{Chunks, Config, ConnectionId, Mode, Origins, SendError};
 use farhaul_link::LinkConfig;
 use farhaul_wire::{AckSeq, Boundary, Control, MsgNo, Seq};
 use lone::{ISN, Lone, controls, data_packet};
@@ -337,14 +337,7 @@ fn receive(steps: impl FnOnce(&mut Lone, ConnectionId)) -> Vec<Vec<u8>> {
 fn accepted() -> (Lone, ConnectionId) {
     let mut lone = Lone::new(1);
     lone.endpoint.listen(message(), 8).unwrap();
-    let hello = farhaul_wire::Handshake {
-        socket_type: farhaul_wire::SocketType::Message,
-        ..lone::client_hello()
-    };
-    let cookie = lone.ask(&hello).unwrap().cookie;
-    let request = farhaul_wire::Request::Conclusion;
-    lone.ask(&farhaul_wire::Handshake { request, cookie, ..hello }).unwrap();
-    let id = lone.endpoint.accept().unwrap();
+    let id = lone.accept_mode(lone::PEER_ID, Mode::Message);
     (lone, id)
 }
 

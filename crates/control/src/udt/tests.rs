@@ -97,6 +97,10 @@ fn period_follows_equation_2_2_once_per_syn() {
     assert_eq!(knobs.period_ns, after_loss, "the application was the limit");
     law.on_ack(Seq::new(240), &view(61), &mut knobs);
     assert!(knobs.period_ns < after_loss);
+    // 9 ms later is the next SYN interval all the same.
+    let before = knobs.period_ns;
+    law.on_ack(Seq::new(250), &view(70), &mut knobs);
+    assert!(knobs.period_ns < before);
 }
 
 /// gu05 §2.3.2.4: both formulas start from the period really achieved.

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_engine::{Config, ConnectionId, Endpoint, Stats, Transmit};
+use farhaul_engine::{Config, ConnectionId, Endpoint, Mode, Stats, Transmit};
 use farhaul_wire::{
     Ack, AckDetail, AckSeq, Boundary, Control, DataHeader, Handshake, LossRange, MsgNo, Packet,
     PeerIp, Request, Seq, SocketType, write_nak,
@@ -42,7 +42,15 @@ impl Lone {
 
     /// Goes through the handshake as a client with socket ID `id`.
     pub fn accept(&mut self, id: u32) -> ConnectionId {
-        let hello = Handshake { socket_id: id, ..client_hello() };
+        self.accept_mode(id, Mode::Stream)
+    }
+
+    pub fn accept_mode(&mut self, id: u32, mode: Mode) -> ConnectionId {
+        let socket_type = match mode {
+            Mode::Stream => SocketType::Stream,
+            Mode::Message => SocketType::Message,
+        };
+        let hello = Handshake { socket_id: id, socket_type, ..client_hello() };
         let cookie = self.ask(&hello).unwrap().cookie;
         let conclusion = Handshake { request: Request::Conclusion, cookie, ..hello };
         let answer = self.ask(&conclusion).unwrap();
