@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
+use crate::exit::Usage;
 use crate::transport::{TransportArgs, resolve};
 use crate::units;
 
@@ -74,7 +75,8 @@ enum Protocol {
 /// Runs the command.
 pub fn run(args: &PerfArgs) -> Result<()> {
     if args.interval < Duration::from_millis(10) {
-        bail!("the interval is {:?}; it must be 10ms or more", args.interval);
+        let interval = args.interval;
+        return Err(Usage(format!("the interval is {interval:?}; it must be 10ms or more")).into());
     }
     match (&args.listen, &args.peer) {
         (Some(addr), _) => session::serve(args, resolve(addr, "[::]")?),

@@ -753,7 +753,7 @@ impl Connection {
         }
         let point = self.receive.point();
         let target = self.window_target(now).min(self.receive.capacity());
-        let repeat = self.rtt.timeout();
+        let repeat = self.ack_repeat();
         let interval = self.knobs.ack_interval;
         self.outbox.ack = self.receive.acks.poll(now, point, repeat, interval, target);
     }
@@ -773,6 +773,12 @@ impl Connection {
 
     fn rto(&self) -> Duration {
         self.knobs.rto.unwrap_or_else(|| retransmission_timeout(self.rtt.timeout()))
+    }
+
+    /// An ACK unanswered is sent again when its ACK2 should have come; a peer that claims a round
+    /// trip of a microsecond does not get one each microsecond.
+    fn ack_repeat(&self) -> Duration {
+        self.rtt.timeout().max(SYN)
     }
 
     /// A loss reported is reported again when its retransmission should have come: it waits for
@@ -821,7 +827,7 @@ impl Connection {
             Some(self.last_sent + self.config.keep_alive),
             self.send.timeout(self.rto()),
             self.send.next_send(),
-            self.receive.acks.timeout(self.receive.point(), self.rtt.timeout()),
+            self.receive.acks.timeout(self.receive.point(), self.ack_repeat()),
             self.receive.gaps.timeout(self.nak_interval()),
         ];
         timers.into_iter().flatten().min()

@@ -6,13 +6,14 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use bytes::Bytes;
-use farhaul_base::{Rng, Time};
+use farhaul_base::Time;
 use farhaul_wire::{Control, Handshake, Packet, Request, Seq, dest};
 
 use crate::config::{Config, ConfigError};
 use crate::connection::{Connection, Events};
 use crate::cookie::CookieJar;
 use crate::handshake::{Agreement, ConnectError, Connecting, Progress, own_fields, socket_type};
+use crate::secrets::Secrets;
 use crate::transmit::Transmit;
 
 /// Answers that wait to be sent to strangers: beyond it they are dropped, as a network would.
@@ -97,7 +98,7 @@ struct Remembered {
 /// The connections of one UDP port.
 #[derive(Debug)]
 pub struct Endpoint {
-    rng: Rng,
+    secrets: Secrets,
     cookies: CookieJar,
     listener: Option<Listener>,
     sockets: BTreeMap<u32, Socket>,
@@ -119,11 +120,11 @@ impl Endpoint {
     /// `seed`: secret and unpredictable where strangers can reach the port, for cookies, socket IDs
     /// and sequence numbers come from it; fixed where a run is to be repeated.
     pub fn new(now: Time, seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
-        let secret = [rng.next_u64(), rng.next_u64()];
+        let mut secrets = Secrets::new(seed);
+        let key = [secrets.next_u64(), secrets.next_u64()];
         Endpoint {
-            rng,
-            cookies: CookieJar::new(now, secret),
+            secrets,
+            cookies: CookieJar::new(now, key),
             listener: None,
             sockets: BTreeMap::new(),
             clients: BTreeMap::new(),
@@ -184,7 +185,7 @@ impl Endpoint {
     ) -> Result<ConnectionId, ConfigError> {
         config.validate()?;
         let id = self.new_id();
-        let isn = config.origins.isn.unwrap_or(Seq::new(self.rng.next_u32()));
+        let isn = config.origins.isn.unwrap_or(Seq::new(self.secrets.next_u31()));
         if config.rendezvous {
             self.callers.insert(peer, id);
         }
@@ -360,7 +361,7 @@ impl Endpoint {
     }
 
     fn make_progress(&mut self, now: Time, id: u32, progress: Progress) {
-        let seed = self.rng.next_u64();
+        let seed = self.secrets.next_u64();
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Entry::Connecting(connecting) = &socket.entry else { return };
         let peer = connecting.peer;
@@ -473,7 +474,7 @@ impl Endpoint {
         // The client checks that the answer repeats its sequence number, and both directions use it.
         let own = own_fields(id, from, request.isn, &config);
         let answer = Handshake { mss: agreement.wire_mss, cookie: request.cookie, ..own };
-        let seed = self.rng.next_u64();
+        let seed = self.secrets.next_u64();
         let connection = Connection::new(now, id, from, agreement, config, seed);
         if let Some(listener) = &mut self.listener {
             listener.waiting.push_back(ConnectionId(id));
@@ -697,7 +698,7 @@ impl Endpoint {
     /// A socket ID that nobody can guess: positive, 31 bits, not in use.
     fn new_id(&mut self) -> u32 {
         loop {
-            let id = self.rng.next_u32() >> 1;
+            let id = self.secrets.next_u31();
             if id != 0 && !self.sockets.contains_key(&id) && !self.remembered.contains_key(&id) {
                 return id;
             }

@@ -18,6 +18,7 @@ mod loss_list;
 mod pacer;
 mod receive;
 mod rtt;
+mod secrets;
 mod send;
 mod stats;
 mod transmit;

@@ -254,20 +254,22 @@ impl ReceiveHalf {
         last: Seq,
         exact: bool,
     ) -> bool {
-        // A stream has no messages to give up, and a range beyond the window is no range of ours.
-        if self.messages.is_none() || last.since(self.base) >= self.capacity as i32 {
+        // A stream has no messages to give up, and a range beyond the window, at either end, for a
+        // long one may come round to the other side, is no range of ours.
+        let (from, to) = (first.since(self.base), last.since(self.base));
+        if self.messages.is_none() || from.max(to) >= self.capacity as i32 {
             return false;
         }
         let request = (message, first, last);
         let believed = exact || first == last || self.last_drop == Some(request);
         self.last_drop = Some(request);
-        let last = if believed { last } else { last.prev() };
-        let first = if first.since(self.base) < 0 { self.base } else { first };
-        if last.since(first) < 0 {
+        let (from, to) = (from.max(0), to - i32::from(!believed));
+        if to < from {
             // An old one: the peer has not heard that this is settled.
             self.acks.on_duplicate();
             return true;
         }
+        let (first, last) = (self.base.plus(from as u32), self.base.plus(to as u32));
         if last.since(self.highest) > 0 {
             self.open_gap_to(now, last);
         }

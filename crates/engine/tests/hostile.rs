@@ -13,7 +13,9 @@ use bytes::Bytes;
 use farhaul_base::Rng;
 use farhaul_engine::{Chunks, Config, ConnectionId, EndpointCounters, Mode};
 use farhaul_link::LinkConfig;
-use farhaul_wire::{AckSeq, Boundary, Control, Handshake, MsgNo, PeerIp, Request, Seq, SocketType};
+use farhaul_wire::{
+    Ack, AckDetail, AckSeq, Boundary, Control, Handshake, MsgNo, PeerIp, Request, Seq, SocketType,
+};
 use lone::{
     ISN, Lone, ack, client_hello, controls, data_packet, data_places, light_ack, nak, packet,
 };
@@ -165,6 +167,30 @@ fn stale_packets_from_the_peers_address() {
     assert!(data_places(&lone.pull()).is_empty());
     assert_eq!(state(&mut lone, id), before, "a NAK of what has been acknowledged");
     goes_on(&mut lone, id);
+}
+
+/// A peer that claims a round trip of nothing, or of an hour, gets neither a flood nor silence.
+#[test]
+fn absurd_round_trips() {
+    for rtt_us in [0, 1, 3_600_000_000, u32::MAX] {
+        let (mut lone, id) = midway();
+        for n in 2..200 {
+            let detail = AckDetail { rtt_us, rtt_var_us: 0, available: 8_192, rates: None };
+            let ack = Ack { next: ISN.plus(4), detail: Some(detail) };
+            lone.push_control(id, &Control::Ack { ack_seq: AckSeq::new(n), ack });
+            lone.pass(Duration::from_millis(1));
+        }
+        lone.push_data(id, 2, &[2; 1_456]);
+        lone.push_data(id, 3, &[3; 1_456]);
+        // Nothing is answered for ten seconds: ACKs, and the packets in flight, come again.
+        let sent = lone.pass(Duration::from_secs(10));
+        let acks = controls(&sent).iter().filter(|c| matches!(c, Control::Ack { .. })).count();
+        let again = data_places(&sent).len();
+        assert!(acks <= 30 && again <= 40, "{rtt_us}: {acks} ACKs, {again} packets");
+        if rtt_us < 1_000_000 {
+            assert!(acks >= 5 && again >= 10, "{rtt_us}: {acks} ACKs, {again} packets");
+        }
+    }
 }
 
 /// Data outside the window is not stored.

@@ -24,12 +24,22 @@ pub(crate) const WRITE_FAILED: u32 = 4000;
 /// It can be shared between threads by reference or by [`Connection::clone`]; one may read while
 /// another writes. Dropping the last handle closes it in the background; [`Connection::close`]
 /// also waits until everything has been delivered.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Connection {
     pub(crate) inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
+/// Its ends, not the data that waits to be read.
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("local", &self.local_addr())
+            .field("peer", &self.inner.peer)
+            .field("id", &self.inner.id.value())
+            .finish()
+    }
+}
+
 pub(crate) struct Inner {
     pub port: PortHandle,
     pub id: ConnectionId,
@@ -66,8 +76,9 @@ impl Connection {
     pub fn connect(peer: impl ToSocketAddrs, options: &Options) -> io::Result<Connection> {
         let mut last = None;
         for peer in peer.to_socket_addrs()? {
-            let endpoint = Endpoint::bind(options.bind_towards(peer), options)?;
-            match endpoint.connect(peer, options) {
+            // A family of addresses that this host lacks must not hide the other.
+            let endpoint = Endpoint::bind(options.bind_towards(peer), options);
+            match endpoint.and_then(|endpoint| endpoint.connect(peer, options)) {
                 Ok(connection) => return Ok(connection),
                 Err(error) => last = Some(error),
             }
@@ -211,6 +222,7 @@ impl Connection {
     /// As reading.
     pub fn recv_message(&self) -> io::Result<Option<Vec<u8>>> {
         let inner = &self.inner;
+        inner.check_mode(Mode::Message)?;
         let mut chunks = lock(&inner.chunks);
         let mut found = false;
         inner.wait_readable(|state| {
@@ -220,7 +232,7 @@ impl Connection {
         if !found {
             return Ok(None);
         }
-        inner.port.flush();
+        inner.port.flush_after_read();
         let mut message = vec![0; chunks.len()];
         chunks.copy_to(&mut message);
         Ok(Some(message))
@@ -274,12 +286,12 @@ impl Connection {
     /// Begins to close without waiting: what was written is still delivered, in the background, and
     /// what had been received can still be read.
     pub fn shutdown(&self) {
-        self.inner.update(|now, c| c.close(now));
+        self.inner.end(|now, c| c.close(now));
     }
 
     /// Closes at once: data not yet acknowledged may be lost.
     pub fn abort(&self) {
-        self.inner.update(|now, c| c.abort(now));
+        self.inner.end(|now, c| c.abort(now));
     }
 
     /// Why the connection is over; none while it is not.
@@ -300,7 +312,20 @@ impl Inner {
         self.port.update(|now, state| state.endpoint.update(self.id, |c| action(now, c)))
     }
 
-    /// The same with the state locked already; what follows is to be flushed later.
+    /// Ends the connection, and lets those see it who wait in a call.
+    fn end(&self, action: impl FnOnce(Time, &mut farhaul_engine::Connection)) {
+        self.port.update(|now, state| {
+            state.endpoint.update(self.id, |c| action(now, c));
+            state.notify(self.id);
+        });
+    }
+
+    /// Streams have bytes to read and message connections messages.
+    pub fn check_mode(&self, mode: Mode) -> io::Result<()> {
+        if self.mode == mode { Ok(()) } else { Err(send_error(SendError::WrongMode)) }
+    }
+
+    /// Does something with the state locked already; what follows is to be flushed later.
     pub fn update_locked<R>(
         &self,
         state: &mut State,
@@ -313,7 +338,8 @@ impl Inner {
     /// Copies the beginning of `buf`: at most a block, in whole packets, so that consecutive writes
     /// make full ones.
     pub fn fill_block(&self, buf: &[u8]) -> (Bytes, usize) {
-        let most = (BLOCK / self.payload_size * self.payload_size).max(self.payload_size.min(BLOCK));
+        let most =
+            (BLOCK / self.payload_size * self.payload_size).max(self.payload_size.min(BLOCK));
         let count = buf.len().min(most);
         let mut block = self.port.pool.take();
         block.space()[..count].copy_from_slice(&buf[..count]);
@@ -321,7 +347,7 @@ impl Inner {
     }
 
     fn write_deadline(&self) -> Option<Instant> {
-        lock(&self.timeouts).write.map(|t| Instant::now() + t)
+        lock(&self.timeouts).write.and_then(|t| Instant::now().checked_add(t))
     }
 
     /// Tries `send` until it finds room.
@@ -347,22 +373,20 @@ impl Inner {
 
     /// Takes received data, waiting for some; false at the end of the stream.
     fn fill(&self, chunks: &mut Chunks, max: usize) -> io::Result<bool> {
-        if self.mode != Mode::Stream {
-            return Err(send_error(SendError::WrongMode));
-        }
+        self.check_mode(Mode::Stream)?;
         self.wait_readable(|state| {
             self.update_locked(state, |_, c| c.read(max, chunks));
             !chunks.is_empty()
         })?;
         if !chunks.is_empty() {
-            self.port.flush_if_due();
+            self.port.flush_after_read();
         }
         Ok(!chunks.is_empty())
     }
 
     /// Waits until `take` finds something, or there is nothing more to come.
     fn wait_readable(&self, mut take: impl FnMut(&mut State) -> bool) -> io::Result<()> {
-        let deadline = lock(&self.timeouts).read.map(|t| Instant::now() + t);
+        let deadline = lock(&self.timeouts).read.and_then(|t| Instant::now().checked_add(t));
         let mut state = self.port.lock();
         loop {
             if take(&mut state) {

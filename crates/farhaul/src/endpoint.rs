@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use farhaul_engine::{Config, ConnectionId, EndpointCounters};
-use farhaul_udp::BufferSizes;
+use farhaul_udp::{BufferSizes, canonical};
 
 use crate::connection::{Connection, connect_error};
 use crate::options::Options;
@@ -55,7 +55,7 @@ impl Endpoint {
     /// reason ([`ConnectError`](farhaul_engine::ConnectError)) if the peer refuses.
     pub fn connect(&self, peer: SocketAddr, options: &Options) -> io::Result<Connection> {
         let id = self.start(peer, options, false)?;
-        self.wait_connected(id)
+        self.wait_connected(id, peer)
     }
 
     /// Meets `peer`, which does the same towards this port.
@@ -65,7 +65,7 @@ impl Endpoint {
     /// As [`Endpoint::connect`].
     pub fn rendezvous(&self, peer: SocketAddr, options: &Options) -> io::Result<Connection> {
         let id = self.start(peer, options, true)?;
-        self.wait_connected(id)
+        self.wait_connected(id, peer)
     }
 
     /// Begins to connect.
@@ -76,7 +76,15 @@ impl Endpoint {
         rendezvous: bool,
     ) -> io::Result<ConnectionId> {
         let config = Config { rendezvous, ..self.config(options) };
-        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let peer = canonical(peer);
+        if peer.is_ipv6() && self.local_addr().is_ipv4() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a port with an IPv4 address does not reach IPv6 addresses",
+            ));
+        }
+        // What the network said of earlier attempts is not what it says of this one.
+        drop(self.port.take_send_error(peer));
         self.port.update(|now, state| {
             let id = state
                 .endpoint
@@ -87,14 +95,14 @@ impl Endpoint {
         })
     }
 
-    fn wait_connected(&self, id: ConnectionId) -> io::Result<Connection> {
+    fn wait_connected(&self, id: ConnectionId, peer: SocketAddr) -> io::Result<Connection> {
         let mut state = self.port.lock();
         let hooks = state.hooks(id);
         loop {
             if let Some(error) = state.endpoint.take_failure(id) {
                 state.remove_hooks(id);
                 drop(state);
-                return Err(connect_error(error, self.port.take_send_error()));
+                return Err(connect_error(error, self.port.take_send_error(canonical(peer))));
             }
             if state.endpoint.connection(id).is_some() {
                 drop(state);
@@ -108,15 +116,20 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// An option is out of range.
+    /// An option is out of range; [`io::ErrorKind::AddrInUse`] while there is a listener.
     pub fn listen(&self, options: &Options) -> io::Result<Listener> {
         let config = self.config(options);
         let backlog = options.backlog.unwrap_or(BACKLOG);
-        self.port
-            .lock()
+        let mut state = self.port.lock();
+        if state.listening {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "the port has a listener"));
+        }
+        state
             .endpoint
             .listen(config, backlog)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        state.listening = true;
+        drop(state);
         Ok(Listener { endpoint: self.clone() })
     }
 
@@ -164,7 +177,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// The port has failed, which is a bug.
     pub fn accept(&self) -> io::Result<Connection> {
         let port = &self.endpoint.port;
         let mut state = port.lock();
@@ -181,6 +194,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.endpoint.port.update(|now, state| state.endpoint.stop_listening(now));
+        self.endpoint.port.update(|now, state| {
+            state.listening = false;
+            state.endpoint.stop_listening(now);
+        });
     }
 }

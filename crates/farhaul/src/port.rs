@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker as TaskWaker;
 use std::time::{Duration, Instant};
 
@@ -31,10 +32,17 @@ const GATHER_BUFFER: usize = 1 << 20;
 const RETAIN_FROM: usize = BLOCK / 2;
 /// Receive calls in a row after which readers are told at last that there is something.
 const CALLS_BEFORE_NOTICE: u32 = 4;
+/// Send calls after which a thread leaves the rest to the driver, or the driver looks at what has
+/// arrived.
+const CALLS_PER_TURN: usize = 32;
+/// How often the driver looks at its timers while the kernel has no room for what is to be sent.
+const ROOM_WAIT: Duration = Duration::from_millis(10);
+/// A packet that waited longer than this in the kernel tells of a host that was busy or stopped, or
+/// of a clock that was set, and not of the path. It is less than the shortest peer time-out.
+const MAX_AGE: Duration = Duration::from_millis(50);
 /// Bytes of kernel memory that a datagram of 1500 bytes takes in a receive buffer.
 const KERNEL_PACKET: usize = 2304;
 
-#[derive(Debug)]
 pub struct Port {
     pub socket: UdpSocket,
     pub pool: Pool,
@@ -42,20 +50,42 @@ pub struct Port {
     waker: Waker,
     state: Mutex<State>,
     /// Held while sending, so that packets leave in the order they were taken.
-    transmit: Mutex<Transmit>,
+    transmit: Mutex<Outgoing>,
     /// Somebody wanted to send while another thread did.
     transmit_again: AtomicBool,
-    /// The network's last word on a packet to be sent, for error messages.
-    send_error: Mutex<Option<io::Error>>,
+    /// The network's last word on a packet to be sent, and to whom, for error messages.
+    send_error: Mutex<Option<(SocketAddr, io::Error)>>,
 }
 
-#[derive(Debug)]
+/// What is being sent.
+#[derive(Debug, Default)]
+struct Outgoing {
+    out: Transmit,
+    /// Datagrams of it that are done with; the others wait for room in the kernel.
+    done: usize,
+}
+
+/// How a thread's turn to send ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Everything due is sent, or another thread is at it.
+    Done,
+    /// There is more: the driver's to send.
+    More,
+    /// The kernel has no room: the driver's to wait for.
+    Full,
+}
+
 pub struct State {
     pub endpoint: Endpoint,
     hooks: BTreeMap<ConnectionId, Arc<Hooks>>,
     /// Signals connections to accept.
     pub acceptable: Arc<Signal>,
-    pub accept_wakers: Vec<TaskWaker>,
+    pub accept_tasks: Tasks,
+    /// Somebody listens.
+    pub listening: bool,
+    /// The driver thread has failed: nothing will happen any more.
+    failed: bool,
     /// Signals that a connection has gone.
     pub gone: Arc<Signal>,
     /// Handles of the application; without one the port closes when its connections are over.
@@ -64,6 +94,10 @@ pub struct State {
     asleep_until: Time,
     /// Connections with something to read of which nobody was told yet.
     unread: Vec<ConnectionId>,
+    /// Something was read: there may be a window to announce.
+    was_read: bool,
+    /// Tasks to be woken once the lock is released: a waker may run anything, even what takes it.
+    woken: Vec<TaskWaker>,
 }
 
 /// A condition under the port's lock. Signalling it costs nothing while nobody waits.
@@ -80,6 +114,7 @@ impl Signal {
         state: MutexGuard<'a, State>,
         deadline: Option<Instant>,
     ) -> io::Result<MutexGuard<'a, State>> {
+        state.check()?;
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let result = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
             None => Ok(self.condition.wait(state).unwrap_or_else(PoisonError::into_inner)),
@@ -109,44 +144,58 @@ impl Signal {
 pub struct Hooks {
     pub readable: Signal,
     pub writable: Signal,
-    tasks: Mutex<TaskHooks>,
+    readers: Mutex<Tasks>,
+    writers: Mutex<Tasks>,
 }
 
+/// Tasks that wait, each under the key of what it waits with: a task that comes again, or another
+/// in its place, takes no more room.
 #[derive(Debug, Default)]
-struct TaskHooks {
-    readers: Vec<TaskWaker>,
-    writers: Vec<TaskWaker>,
+pub struct Tasks(Vec<(u64, TaskWaker)>);
+
+impl Tasks {
+    /// Wakes `task`, and no longer the one that waited with `key` before.
+    #[cfg(feature = "tokio")]
+    pub fn add(&mut self, key: u64, task: &TaskWaker) {
+        match self.0.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, waker)) => waker.clone_from(task),
+            None => self.0.push((key, task.clone())),
+        }
+    }
+
+    /// Nobody waits with `key` any more.
+    #[cfg(feature = "tokio")]
+    pub fn remove(&mut self, key: u64) {
+        self.0.retain(|(k, _)| *k != key);
+    }
+
+    fn take(&mut self, woken: &mut Vec<TaskWaker>) {
+        woken.extend(self.0.drain(..).map(|(_, waker)| waker));
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Hooks {
+    /// The tasks to wake when there may be something to read.
+    pub fn readers(&self) -> MutexGuard<'_, Tasks> {
+        lock(&self.readers)
+    }
+
+    /// The tasks to wake when there may be room to write, or the connection is set up or over.
+    pub fn writers(&self) -> MutexGuard<'_, Tasks> {
+        lock(&self.writers)
+    }
 }
 
 impl Hooks {
-    /// Wakes `task` when there may be something to read.
-    #[cfg(feature = "tokio")]
-    pub fn wake_reader(&self, task: &TaskWaker) {
-        register(&mut lock(&self.tasks).readers, task);
-    }
-
-    /// Wakes `task` when there may be room to write, or the connection is set up or over.
-    #[cfg(feature = "tokio")]
-    pub fn wake_writer(&self, task: &TaskWaker) {
-        register(&mut lock(&self.tasks).writers, task);
-    }
-
-    fn notify_readers(&self) {
+    fn notify_readers(&self, woken: &mut Vec<TaskWaker>) {
         self.readable.notify();
-        lock(&self.tasks).readers.drain(..).for_each(TaskWaker::wake);
+        lock(&self.readers).take(woken);
     }
 
-    fn notify_writers(&self) {
+    fn notify_writers(&self, woken: &mut Vec<TaskWaker>) {
         self.writable.notify();
-        lock(&self.tasks).writers.drain(..).for_each(TaskWaker::wake);
-    }
-}
-
-/// Adds `task` to those to be woken, once.
-#[cfg(feature = "tokio")]
-pub fn register(wakers: &mut Vec<TaskWaker>, task: &TaskWaker) {
-    if !wakers.iter().any(|w| w.will_wake(task)) {
-        wakers.push(task.clone());
+        lock(&self.writers).take(woken);
     }
 }
 
@@ -159,6 +208,38 @@ impl State {
         self.hooks.remove(&id);
     }
 
+    /// Whether waiting makes sense.
+    ///
+    /// # Errors
+    ///
+    /// The port's thread has failed.
+    pub fn check(&self) -> io::Result<()> {
+        if self.failed {
+            return Err(io::Error::other("the thread that drives the port has failed"));
+        }
+        Ok(())
+    }
+
+    /// Lets all who wait on a connection look again.
+    pub fn notify(&mut self, id: ConnectionId) {
+        if let Some(hooks) = self.hooks.get(&id) {
+            hooks.notify_readers(&mut self.woken);
+            hooks.notify_writers(&mut self.woken);
+        }
+    }
+
+    /// Nothing will happen any more: ends all waiting.
+    fn fail(&mut self) {
+        self.failed = true;
+        for hooks in self.hooks.values() {
+            hooks.notify_readers(&mut self.woken);
+            hooks.notify_writers(&mut self.woken);
+        }
+        self.acceptable.notify();
+        self.accept_tasks.take(&mut self.woken);
+        self.gone.notify();
+    }
+
     /// Passes on what has happened. Readers are told at `drained`, or the thread that is woken
     /// would compete with the one that still receives.
     fn dispatch(&mut self, drained: bool) {
@@ -166,10 +247,10 @@ impl State {
             let Events { connected, readable, writable, flushed, closed, .. } = events;
             let Some(hooks) = self.hooks.get(&id) else { continue };
             if writable || flushed || closed || connected {
-                hooks.notify_writers();
+                hooks.notify_writers(&mut self.woken);
             }
             if closed || connected {
-                hooks.notify_readers();
+                hooks.notify_readers(&mut self.woken);
             } else if readable && !self.unread.contains(&id) {
                 self.unread.push(id);
             }
@@ -177,13 +258,13 @@ impl State {
         if drained {
             for id in self.unread.drain(..) {
                 if let Some(hooks) = self.hooks.get(&id) {
-                    hooks.notify_readers();
+                    hooks.notify_readers(&mut self.woken);
                 }
             }
         }
         if self.endpoint.acceptable() > 0 {
             self.acceptable.notify();
-            self.accept_wakers.drain(..).for_each(TaskWaker::wake);
+            self.accept_tasks.take(&mut self.woken);
         }
         self.gone.notify();
     }
@@ -195,9 +276,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Releases the lock and wakes those that `dispatch` found.
+fn release(mut state: MutexGuard<'_, State>) {
+    let woken = core::mem::take(&mut state.woken);
+    drop(state);
+    woken.into_iter().for_each(TaskWaker::wake);
+}
+
 impl Port {
     /// Opens a port and starts its thread.
-    pub fn open(addr: std::net::SocketAddr, options: &Options) -> io::Result<PortHandle> {
+    pub fn open(addr: SocketAddr, options: &Options) -> io::Result<PortHandle> {
         let socket = UdpSocket::bind(addr, &options.udp)?;
         let seed = getrandom::u64().map_err(io::Error::other)?;
         let port = Arc::new(Port {
@@ -209,18 +297,22 @@ impl Port {
                 endpoint: Endpoint::new(Time::ZERO, seed),
                 hooks: BTreeMap::new(),
                 acceptable: Arc::default(),
-                accept_wakers: Vec::new(),
+                accept_tasks: Tasks::default(),
+                listening: false,
+                failed: false,
                 gone: Arc::default(),
                 users: 1,
                 asleep_until: Time::ZERO,
                 unread: Vec::new(),
+                was_read: false,
+                woken: Vec::new(),
             }),
-            transmit: Mutex::new(Transmit::new()),
+            transmit: Mutex::default(),
             transmit_again: AtomicBool::new(false),
             send_error: Mutex::new(None),
         });
-        let driven = Arc::clone(&port);
-        std::thread::Builder::new().name("farhaul".into()).spawn(move || driven.drive())?;
+        let driven = Driver(Arc::clone(&port));
+        std::thread::Builder::new().name("farhaul".into()).spawn(move || driven.0.drive())?;
         Ok(PortHandle(port))
     }
 
@@ -236,18 +328,21 @@ impl Port {
     /// Does something with the state, sends what follows, and wakes the driver if a timer is now
     /// due before it wakes by itself.
     pub fn update<R>(&self, action: impl FnOnce(Time, &mut State) -> R) -> R {
-        let now = self.now();
         let mut state = self.lock();
+        let now = self.now();
         let result = action(now, &mut state);
         state.dispatch(true);
-        drop(state);
+        release(state);
         self.flush();
         result
     }
 
     /// Sends what is due, and sees to it that the driver wakes for what is due next.
     pub fn flush(&self) {
-        self.transmit();
+        if self.transmit() != Turn::Done {
+            self.waker.wake();
+            return;
+        }
         let state = self.lock();
         let sleeping = state.asleep_until > Time::ZERO;
         let early = state.endpoint.poll_timeout().is_some_and(|at| at < state.asleep_until);
@@ -257,11 +352,15 @@ impl Port {
         }
     }
 
-    /// After a read: only an opened window makes something to send.
-    pub fn flush_if_due(&self) {
-        let now = self.now();
-        if self.lock().endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.waker.wake();
+    /// After a read: only an opened window makes something to send, which the driver does if it is
+    /// awake.
+    pub fn flush_after_read(&self) {
+        let mut state = self.lock();
+        let asleep = state.asleep_until > Time::ZERO;
+        state.was_read |= !asleep;
+        drop(state);
+        if asleep {
+            self.flush();
         }
     }
 
@@ -272,38 +371,60 @@ impl Port {
         u32::try_from(fits).unwrap_or(u32::MAX).clamp(32, default)
     }
 
-    /// What the network last said when a packet could not be sent.
-    pub fn take_send_error(&self) -> Option<io::Error> {
-        lock(&self.send_error).take()
+    /// What the network last said when a packet to `peer` could not be sent.
+    pub fn take_send_error(&self, peer: SocketAddr) -> Option<io::Error> {
+        lock(&self.send_error).take_if(|(to, _)| *to == peer).map(|(_, error)| error)
     }
 
-    /// Sends what is due. If another thread is at it, that one goes on.
-    fn transmit(&self) {
+    /// Sends what is due, without waiting. If another thread is at it, that one goes on.
+    fn transmit(&self) -> Turn {
+        let mut calls = 0;
         self.transmit_again.store(true, Ordering::SeqCst);
         while self.transmit_again.load(Ordering::SeqCst) {
-            let Ok(mut out) = self.transmit.try_lock() else { return };
+            let mut outgoing = match self.transmit.try_lock() {
+                Ok(outgoing) => outgoing,
+                Err(TryLockError::Poisoned(outgoing)) => outgoing.into_inner(),
+                Err(TryLockError::WouldBlock) => return Turn::Done,
+            };
             self.transmit_again.store(false, Ordering::SeqCst);
-            while self.lock().endpoint.poll_transmit(self.now(), &mut out) {
-                self.send(&out);
+            loop {
+                if !self.send(&mut outgoing) {
+                    return Turn::Full;
+                }
+                if calls == CALLS_PER_TURN {
+                    return Turn::More;
+                }
+                let Outgoing { out, done } = &mut *outgoing;
+                if !self.lock().endpoint.poll_transmit(self.now(), out) {
+                    *done = out.segments();
+                    break;
+                }
+                *done = 0;
+                calls += 1;
             }
         }
+        Turn::Done
     }
 
-    fn send(&self, out: &Transmit) {
+    /// Sends what is left of `outgoing`; false if the kernel has no room for it.
+    fn send(&self, outgoing: &mut Outgoing) -> bool {
+        let Outgoing { out, done } = outgoing;
+        let count = out.segments().min(MAX_SEGMENTS);
+        if *done >= count {
+            return true;
+        }
         let mut slices = [IoSlice::new(&[]); 2 * MAX_SEGMENTS];
         for (pair, (header, payload)) in slices.chunks_mut(2).zip(out.datagrams()) {
             pair[0] = IoSlice::new(header);
             pair[1] = IoSlice::new(payload);
         }
-        let slices = &slices[..2 * out.segments().min(MAX_SEGMENTS)];
-        while let Err(error) = self.socket.send(out.to(), out.segment_size(), slices) {
-            if error.kind() == io::ErrorKind::WouldBlock && self.socket.wait_writable().is_ok() {
-                continue;
-            }
+        let sent = self.socket.send(out.to(), out.segment_size(), &slices[2 * *done..2 * count]);
+        *done += sent.datagrams;
+        if let Some(error) = sent.error {
             // Like a loss: the protocol makes up for it, or gives the connection up.
-            *lock(&self.send_error) = Some(error);
-            break;
+            *lock(&self.send_error) = Some((out.to(), error));
         }
+        *done >= count
     }
 
     /// The driver thread.
@@ -320,10 +441,14 @@ impl Port {
                 state.endpoint.handle_timeout(now);
             }
             state.dispatch(calls == 0);
-            drop(state);
-            self.transmit();
-            if drained && self.sleep(receiver.should_gather(self)) {
+            release(state);
+            let turn = self.transmit();
+            if drained && turn == Turn::Done && self.sleep(receiver.should_gather(self)) {
                 return;
+            }
+            if drained && turn == Turn::Full {
+                // An error here could only be a bug, and ends in another look at everything.
+                let _ = self.socket.wait_room(ROOM_WAIT);
             }
         }
     }
@@ -332,6 +457,9 @@ impl Port {
     /// something will arrive right away, and may wait a moment.
     fn sleep(&self, gather: bool) -> bool {
         let mut state = self.lock();
+        if core::mem::take(&mut state.was_read) {
+            return false;
+        }
         if state.users == 0 && state.endpoint.is_empty() {
             return true;
         }
@@ -367,6 +495,8 @@ struct Receiver {
     /// When the last call brought something, and how often buffers come, per second, smoothed.
     last_at: Time,
     rate: f64,
+    /// The last arrival stamp: what comes out of the kernel's queue has come in after it.
+    last_arrival: Time,
 }
 
 impl Receiver {
@@ -378,6 +508,7 @@ impl Receiver {
             large: false,
             last_at: Time::ZERO,
             rate: 0.0,
+            last_arrival: Time::ZERO,
         }
     }
 
@@ -407,8 +538,8 @@ impl Receiver {
                 continue;
             }
             // The time of arrival, not of the call: what measures the path looks at it.
-            let at =
-                Time::from_nanos(now.as_nanos().saturating_sub(received.age.as_nanos() as u64));
+            let at = arrival(now, received.age, self.last_arrival);
+            self.last_arrival = at;
             let retain = received.len >= RETAIN_FROM;
             let block = core::mem::replace(&mut self.blocks[index], port.pool.take());
             let bytes = block.share(received.len);
@@ -423,9 +554,34 @@ impl Receiver {
     }
 }
 
+/// When something arrived that is `age` old by the system's clock, which may be set at any time.
+fn arrival(now: Time, age: Duration, not_before: Time) -> Time {
+    let age = age.min(MAX_AGE).as_nanos() as u64;
+    Time::from_nanos(now.as_nanos().saturating_sub(age)).max(not_before).min(now)
+}
+
+/// The driver thread's share of a port: should the thread fail, nobody waits for it.
+struct Driver(Arc<Port>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut state = self.0.lock();
+            state.fail();
+            release(state);
+        }
+    }
+}
+
 /// A share of a port. The port closes when the last one is gone and its connections are over.
-#[derive(Debug)]
 pub struct PortHandle(Arc<Port>);
+
+/// The address alone: the state holds secrets, and the data of users.
+impl std::fmt::Debug for PortHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Port").field(&self.0.socket.local_addr()).finish()
+    }
+}
 
 impl std::ops::Deref for PortHandle {
     type Target = Port;
@@ -451,5 +607,50 @@ impl Drop for PortHandle {
         if last {
             self.0.waker.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_does_not_move_arrivals() {
+        let (now, before) = (Time::from_secs(100), Time::from_millis(99_990));
+        assert_eq!(arrival(now, Duration::from_millis(3), before), Time::from_millis(99_997));
+        // An hour forward, or a process that was stopped.
+        assert_eq!(arrival(now, Duration::from_secs(3600), before), before);
+        assert_eq!(arrival(now, Duration::MAX, Time::ZERO), Time::from_millis(99_950));
+        // Never in the future.
+        assert_eq!(arrival(now, Duration::ZERO, Time::from_secs(101)), now);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_driver_that_has_failed() {
+        let addr = "127.0.0.1:0".parse().unwrap();
+        let port = Port::open(addr, &Options::new()).unwrap();
+        let waiting = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let mut state = port.lock();
+                let signal = Arc::clone(&state.acceptable);
+                loop {
+                    match signal.wait(state, None) {
+                        Ok(again) => state = again,
+                        Err(error) => return error,
+                    }
+                }
+            });
+            let driver = Driver(Arc::clone(&port.0));
+            scope
+                .spawn(move || {
+                    let _driver = driver;
+                    // As a panic, but without its report.
+                    std::panic::resume_unwind(Box::new(()));
+                })
+                .join()
+                .unwrap_err();
+            waiter.join().unwrap()
+        });
+        assert!(waiting.to_string().contains("failed"));
     }
 }

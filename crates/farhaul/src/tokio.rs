@@ -10,10 +10,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use farhaul_engine::{Chunks, ConnectionId, SendError, Stats};
+use farhaul_engine::{Chunks, ConnectionId, Mode, SendError, Stats};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{
@@ -22,14 +23,22 @@ use crate::connection::{
 };
 use crate::endpoint::{Endpoint, Listener as BlockingListener};
 use crate::options::Options;
-use crate::port::{PortHandle, register};
+use crate::port::{PortHandle, State};
 
 /// A connection for asynchronous programs.
-#[derive(Debug)]
 pub struct Connection {
     blocking: Blocking,
     /// Taken from the engine, not read yet.
     chunks: Chunks,
+    /// With these, tasks wait that hold it exclusively: one reads, one writes.
+    reader: u64,
+    writer: u64,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.blocking.fmt(f)
+    }
 }
 
 impl Connection {
@@ -77,7 +86,8 @@ impl Connection {
         rendezvous: bool,
     ) -> io::Result<Connection> {
         let id = endpoint.start(peer, options, rendezvous)?;
-        let mut attempt = Attempt { port: endpoint.port.clone(), id, done: false };
+        let peer = farhaul_udp::canonical(peer);
+        let mut attempt = Attempt { port: endpoint.port.clone(), id, peer, done: false };
         poll_fn(|cx| attempt.poll(cx)).await
     }
 
@@ -112,7 +122,8 @@ impl Connection {
     ///
     /// As writing.
     pub async fn send_bytes(&self, data: Bytes) -> io::Result<()> {
-        poll_fn(|cx| self.poll_send(cx, |_, c| c.send_bytes(data.clone()))).await
+        let waiting = Waiting::new(&self.blocking.inner);
+        poll_fn(|cx| self.poll_send(cx, waiting.key, |_, c| c.send_bytes(data.clone()))).await
     }
 
     /// Receives the next piece of the stream, by reference. None at its end.
@@ -136,8 +147,11 @@ impl Connection {
         how: MessageOptions,
     ) -> io::Result<()> {
         let data = data.into();
+        let waiting = Waiting::new(&self.blocking.inner);
         poll_fn(|cx| {
-            self.poll_send(cx, |now, c| c.send_message(now, data.clone(), how.ttl, how.in_order))
+            self.poll_send(cx, waiting.key, |now, c| {
+                c.send_message(now, data.clone(), how.ttl, how.in_order)
+            })
         })
         .await
     }
@@ -148,13 +162,14 @@ impl Connection {
     ///
     /// As reading.
     pub async fn recv_message(&mut self) -> io::Result<Option<Vec<u8>>> {
+        self.blocking.inner.check_mode(Mode::Message)?;
         poll_fn(|cx| {
             let inner = &self.blocking.inner;
             let mut state = inner.port.lock();
             let mut chunks = Chunks::default();
             if inner.update_locked(&mut state, |_, c| c.read_message(&mut chunks)) == Some(true) {
                 drop(state);
-                inner.port.flush_if_due();
+                inner.port.flush_after_read();
                 let mut message = vec![0; chunks.len()];
                 chunks.copy_to(&mut message);
                 return Poll::Ready(Ok(Some(message)));
@@ -162,7 +177,7 @@ impl Connection {
             match inner.ended(&state) {
                 Some(result) => Poll::Ready(result.map(|()| None)),
                 None => {
-                    inner.hooks.wake_reader(cx.waker());
+                    inner.hooks.readers().add(self.reader, cx.waker());
                     Poll::Pending
                 }
             }
@@ -176,14 +191,14 @@ impl Connection {
     ///
     /// The connection broke before.
     pub async fn wait_acknowledged(&self) -> io::Result<()> {
+        let inner = &self.blocking.inner;
+        let waiting = Waiting::new(inner);
         poll_fn(|cx| {
-            let inner = &self.blocking.inner;
             let state = inner.port.lock();
             match state.endpoint.connection(inner.id) {
                 Some(c) if c.flushed() => Poll::Ready(Ok(())),
                 Some(c) if c.close_reason().is_none() => {
-                    inner.hooks.wake_writer(cx.waker());
-                    Poll::Pending
+                    inner.until_writable(&state, waiting.key, cx)
                 }
                 Some(c) => Poll::Ready(Err(closed_error(c.close_reason()))),
                 None => Poll::Ready(Err(closed_error(None))),
@@ -205,14 +220,14 @@ impl Connection {
     fn poll_send(
         &self,
         cx: &mut Context<'_>,
+        key: u64,
         send: impl FnOnce(farhaul_base::Time, &mut farhaul_engine::Connection) -> Result<(), SendError>,
     ) -> Poll<io::Result<()>> {
         let inner = &self.blocking.inner;
         let mut state = inner.port.lock();
         let result = inner.update_locked(&mut state, send);
         if result == Some(Err(SendError::Full)) {
-            inner.hooks.wake_writer(cx.waker());
-            return Poll::Pending;
+            return inner.until_writable(&state, key, cx);
         }
         drop(state);
         inner.port.flush();
@@ -229,18 +244,19 @@ impl Connection {
             return Poll::Ready(Ok(()));
         }
         let inner = &self.blocking.inner;
+        inner.check_mode(Mode::Stream)?;
         let mut state = inner.port.lock();
         let chunks = &mut self.chunks;
         inner.update_locked(&mut state, |_, c| c.read(crate::connection::READ_AHEAD, chunks));
         if !self.chunks.is_empty() {
             drop(state);
-            inner.port.flush_if_due();
+            inner.port.flush_after_read();
             return Poll::Ready(Ok(()));
         }
         match inner.ended(&state) {
             Some(result) => Poll::Ready(result),
             None => {
-                inner.hooks.wake_reader(cx.waker());
+                inner.hooks.readers().add(self.reader, cx.waker());
                 Poll::Pending
             }
         }
@@ -250,10 +266,7 @@ impl Connection {
         let inner = &self.blocking.inner;
         let state = inner.port.lock();
         match state.endpoint.connection(inner.id) {
-            Some(c) if !c.is_over() => {
-                inner.hooks.wake_writer(cx.waker());
-                Poll::Pending
-            }
+            Some(c) if !c.is_over() => inner.until_writable(&state, self.writer, cx),
             Some(c) if !c.flushed() => Poll::Ready(Err(closed_error(c.close_reason()))),
             _ => Poll::Ready(Ok(())),
         }
@@ -262,18 +275,57 @@ impl Connection {
 
 impl From<Blocking> for Connection {
     fn from(blocking: Blocking) -> Self {
-        Connection { blocking, chunks: Chunks::default() }
+        Connection { blocking, chunks: Chunks::default(), reader: new_key(), writer: new_key() }
     }
 }
 
 impl Inner {
     /// What a reader gets when there is nothing to read; none while something may still come.
-    fn ended(&self, state: &crate::port::State) -> Option<io::Result<()>> {
+    fn ended(&self, state: &State) -> Option<io::Result<()>> {
+        if let Err(error) = state.check() {
+            return Some(Err(error));
+        }
         match state.endpoint.connection(self.id).map(|c| c.close_reason()) {
             Some(None) => None,
             Some(reason) => Some(end_of_input(reason)),
             None => Some(end_of_input(None)),
         }
+    }
+
+    /// Waits with `key` until there may be room to write, or the connection is over.
+    fn until_writable(
+        &self,
+        state: &State,
+        key: u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        state.check()?;
+        self.hooks.writers().add(key, cx.waker());
+        Poll::Pending
+    }
+}
+
+/// A key of its own for what a task waits with.
+fn new_key() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A call that may wait to write beside others; given up, it leaves nothing behind.
+struct Waiting<'a> {
+    inner: &'a Inner,
+    key: u64,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(inner: &'a Inner) -> Self {
+        Waiting { inner, key: new_key() }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.inner.hooks.writers().remove(self.key);
     }
 }
 
@@ -308,7 +360,7 @@ impl AsyncWrite for Connection {
         }
         let inner = &self.blocking.inner;
         let (block, count) = inner.fill_block(buf);
-        self.poll_send(cx, |_, c| c.send_bytes(block)).map_ok(|()| count)
+        self.poll_send(cx, self.writer, |_, c| c.send_bytes(block)).map_ok(|()| count)
     }
 
     /// Does nothing: what is written is on its way. See [`Connection::wait_acknowledged`].
@@ -316,7 +368,8 @@ impl AsyncWrite for Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Closes; ready when everything was acknowledged and the peer knows.
+    /// Closes both directions, for the protocol knows no half: ready when everything was
+    /// acknowledged and the peer knows.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.blocking.shutdown();
         self.poll_over(cx)
@@ -327,6 +380,7 @@ impl AsyncWrite for Connection {
 struct Attempt {
     port: PortHandle,
     id: ConnectionId,
+    peer: SocketAddr,
     done: bool,
 }
 
@@ -337,10 +391,11 @@ impl Attempt {
             self.done = true;
             state.remove_hooks(self.id);
             drop(state);
-            return Poll::Ready(Err(connect_error(error, self.port.take_send_error())));
+            return Poll::Ready(Err(connect_error(error, self.port.take_send_error(self.peer))));
         }
         if state.endpoint.connection(self.id).is_none() {
-            state.hooks(self.id).wake_writer(cx.waker());
+            state.check()?;
+            state.hooks(self.id).writers().add(0, cx.waker());
             return Poll::Pending;
         }
         drop(state);
@@ -385,9 +440,10 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// The port has failed, which is a bug.
     pub async fn accept(&self) -> io::Result<Connection> {
         let port = &self.blocking.endpoint.port;
+        let waiting = Accepting { port, key: new_key() };
         poll_fn(|cx| {
             let mut state = port.lock();
             match state.endpoint.accept() {
@@ -396,12 +452,25 @@ impl Listener {
                     Poll::Ready(Blocking::new(port.clone(), id).map(Connection::from))
                 }
                 None => {
-                    register(&mut state.accept_wakers, cx.waker());
+                    state.check()?;
+                    state.accept_tasks.add(waiting.key, cx.waker());
                     Poll::Pending
                 }
             }
         })
         .await
+    }
+}
+
+/// A call that waits for a connection; given up, it leaves nothing behind.
+struct Accepting<'a> {
+    port: &'a PortHandle,
+    key: u64,
+}
+
+impl Drop for Accepting<'_> {
+    fn drop(&mut self) {
+        self.port.lock().accept_tasks.remove(self.key);
     }
 }
 

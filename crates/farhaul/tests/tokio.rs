@@ -2,10 +2,12 @@
 #![cfg(feature = "tokio")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
 use farhaul::tokio::{Connection, Listener};
-use farhaul::{MessageOptions, Mode, Options};
+use farhaul::{Bytes, MessageOptions, Mode, Options};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn any() -> std::net::SocketAddr {
@@ -77,4 +79,88 @@ async fn messages() {
     }
     a.close().await.unwrap();
     assert!(b.recv_message().await.unwrap().is_none());
+}
+
+/// Wakers are called without locks held: one may use what it wakes for.
+#[tokio::test]
+async fn a_waker_may_use_the_connection() {
+    struct Uses(farhaul::Connection, std::sync::mpsc::Sender<bool>);
+    impl std::task::Wake for Uses {
+        fn wake(self: Arc<Self>) {
+            let open = self.0.close_reason().is_none();
+            self.1.send(open).unwrap();
+        }
+    }
+    let (a, mut b) = pair(&Options::new()).await;
+    let (sender, woken) = std::sync::mpsc::channel();
+    let waker = Arc::new(Uses(b.as_blocking().clone(), sender)).into();
+    let mut buf = [0; 1];
+    {
+        let mut read = std::pin::pin!(b.read(&mut buf));
+        assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    a.send_bytes((&b"x"[..]).into()).await.unwrap();
+    assert!(woken.recv_timeout(Duration::from_secs(20)).unwrap());
+}
+
+/// A listener on which nothing happens for days is waited for again and again.
+#[tokio::test]
+async fn calls_given_up_leave_no_wakers() {
+    struct Nothing;
+    impl std::task::Wake for Nothing {
+        fn wake(self: Arc<Self>) {}
+    }
+    let listener = Listener::bind(any(), &Options::new()).unwrap();
+    let (a, _b) = pair(&Options::new().send_memory(64 << 10)).await;
+    // Nobody reads: the buffers fill up.
+    while tokio::time::timeout(Duration::from_millis(100), a.send_bytes(vec![0; 1 << 20].into()))
+        .await
+        .is_ok()
+    {}
+    let mut count = Arc::new(Nothing);
+    for _ in 0..3 {
+        let waker = std::task::Waker::from(Arc::clone(&count));
+        let mut cx = Context::from_waker(&waker);
+        assert!(std::pin::pin!(listener.accept()).poll(&mut cx).is_pending());
+        assert!(std::pin::pin!(a.send_bytes(vec![0; 9].into())).poll(&mut cx).is_pending());
+        assert!(std::pin::pin!(a.wait_acknowledged()).poll(&mut cx).is_pending());
+    }
+    assert!(Arc::get_mut(&mut count).is_some(), "a waker is still held");
+    a.as_blocking().abort();
+}
+
+/// Calls that share a connection are all woken.
+#[tokio::test]
+async fn all_who_wait_are_woken() {
+    let (a, mut b) = pair(&Options::new().send_memory(64 << 10)).await;
+    let block = Bytes::from(vec![0; 256 << 10]);
+    let sending = async {
+        let all = tokio::join!(
+            a.send_bytes(block.clone()),
+            a.send_bytes(block.clone()),
+            a.send_bytes(block.clone()),
+            a.send_bytes(block.clone()),
+        );
+        for result in [all.0, all.1, all.2, all.3] {
+            result.unwrap();
+        }
+        a.wait_acknowledged().await.unwrap();
+    };
+    let reading = async {
+        let mut left = 4 * block.len();
+        while left > 0 {
+            left -= b.recv_chunk().await.unwrap().unwrap().len();
+        }
+    };
+    let both = async { tokio::join!(sending, reading) };
+    tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_wrong_kind_of_receiving_is_refused_and_does_not_wait() {
+    let (mut a, _b) = pair(&Options::new()).await;
+    assert_eq!(a.recv_message().await.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    let (mut a, _b) = pair(&Options::new().mode(Mode::Message)).await;
+    assert_eq!(a.recv_chunk().await.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    assert_eq!(a.read(&mut [0]).await.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
 }

@@ -58,7 +58,7 @@ pub fn read(header: &libc::msghdr) -> Ancillary {
                     let at = libc::CMSG_DATA(item).cast::<libc::timespec>().read_unaligned();
                     out.arrival_ns = u64::try_from(at.tv_sec)
                         .ok()
-                        .map(|s| s * 1_000_000_000 + at.tv_nsec as u64);
+                        .map(|s| s.saturating_mul(1_000_000_000).saturating_add(at.tv_nsec as u64));
                 }
                 _ => {}
             }

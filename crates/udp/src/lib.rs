@@ -12,7 +12,8 @@ mod socket;
 mod wait;
 
 pub use receive::{ReceiveSlots, Received};
-pub use socket::{BufferSizes, Options, UdpSocket};
+pub use send::Sent;
+pub use socket::{BufferSizes, Options, UdpSocket, canonical};
 pub use wait::{Readiness, Waker, precise_sleep};
 
 /// Bytes that one receive slot should hold: the largest receive-offload buffer.

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use socket2::SockAddrStorage;
 
-use crate::UdpSocket;
 use crate::control::{self, ControlBuffer};
+use crate::{UdpSocket, canonical};
 
 /// Buffers in one call.
 const MAX_SLOTS: usize = 32;
@@ -121,11 +121,10 @@ impl UdpSocket {
     }
 }
 
-/// The sender's address; IPv4-mapped ones in their IPv4 form, so that one peer has one address.
+/// The sender's address, in its one form.
 fn socket_addr(storage: &SockAddrStorage, len: libc::socklen_t) -> Option<SocketAddr> {
     // SAFETY: the storage was zeroed at creation and then written by the kernel with a valid
     // address of `len` bytes; the copy is bitwise.
     let addr = unsafe { socket2::SockAddr::new(core::ptr::read(storage), len) };
-    let addr = addr.as_socket()?;
-    Some(SocketAddr::new(addr.ip().to_canonical(), addr.port()))
+    addr.as_socket().map(canonical)
 }

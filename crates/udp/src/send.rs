@@ -8,26 +8,36 @@ use socket2::SockAddr;
 use crate::control::{self, ControlBuffer};
 use crate::{MAX_SEGMENTS, UdpSocket};
 
+/// How far a call came.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// Datagrams that are done with: on their way, or refused by the network. Fewer than were
+    /// given: the kernel's send buffer is full, and the rest is to be sent when there is room.
+    pub datagrams: usize,
+    /// Why the network refused datagrams; they are like lost ones.
+    pub error: Option<io::Error>,
+}
+
 impl UdpSocket {
-    /// Sends datagrams to `to`. Each is two consecutive slices, header and payload; each is of
-    /// `segment` bytes, but the last may be shorter. At most [`MAX_SEGMENTS`] datagrams and
-    /// [`crate::MAX_SEND`] bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`io::ErrorKind::WouldBlock`] if the kernel's send buffer is full and nothing was sent.
-    /// Other errors are the network's: they concern this call only, and are like a loss.
-    pub fn send(&self, to: SocketAddr, segment: usize, slices: &[IoSlice<'_>]) -> io::Result<()> {
+    /// Sends datagrams to `to`, without waiting. Each is two consecutive slices, header and
+    /// payload; each is of `segment` bytes, but the last may be shorter. At most [`MAX_SEGMENTS`]
+    /// datagrams and [`crate::MAX_SEND`] bytes.
+    pub fn send(&self, to: SocketAddr, segment: usize, slices: &[IoSlice<'_>]) -> Sent {
         let address = SockAddr::from(self.addressable(to));
         let datagrams = slices.len() / 2;
         if datagrams > 1 && self.send_offload(segment) {
             match self.send_segmented(&address, segment, slices) {
+                Ok(()) => return Sent { datagrams, error: None },
                 Err(e) if is_refusal(&e) => self.refuse_segment(segment),
-                result => return result,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Sent::default(),
+                Err(e) => return Sent { datagrams, error: Some(e) },
             }
         }
         if datagrams == 1 {
-            return self.send_one(&address, slices, None);
+            return match self.send_message(&header(&address, slices)) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Sent::default(),
+                result => Sent { datagrams, error: result.err() },
+            };
         }
         self.send_each(&address, slices)
     }
@@ -39,24 +49,17 @@ impl UdpSocket {
         slices: &[IoSlice<'_>],
     ) -> io::Result<()> {
         let size = u16::try_from(segment).map_err(|_| io::ErrorKind::InvalidInput)?;
-        self.send_one(to, slices, Some(size))
-    }
-
-    fn send_one(
-        &self,
-        to: &SockAddr,
-        slices: &[IoSlice<'_>],
-        segment: Option<u16>,
-    ) -> io::Result<()> {
         let mut buffer = ControlBuffer::new();
         let mut header = header(to, slices);
-        if let Some(segment) = segment {
-            control::put_u16(&mut header, &mut buffer, libc::UDP_SEGMENT, segment);
-        }
+        control::put_u16(&mut header, &mut buffer, libc::UDP_SEGMENT, size);
+        self.send_message(&header)
+    }
+
+    fn send_message(&self, header: &libc::msghdr) -> io::Result<()> {
         loop {
-            // SAFETY: `header` points to an address, slices and ancillary data that all outlive
-            // the call; the kernel only reads them.
-            let sent = unsafe { libc::sendmsg(self.fd(), &raw const header, libc::MSG_NOSIGNAL) };
+            // SAFETY: `header` comes from the function of that name, and points to an address,
+            // slices and ancillary data that all outlive the call; the kernel only reads them.
+            let sent = unsafe { libc::sendmsg(self.fd(), header, libc::MSG_NOSIGNAL) };
             if sent >= 0 {
                 return Ok(());
             }
@@ -68,7 +71,7 @@ impl UdpSocket {
     }
 
     /// Without offload: still one call for all.
-    fn send_each(&self, to: &SockAddr, slices: &[IoSlice<'_>]) -> io::Result<()> {
+    fn send_each(&self, to: &SockAddr, slices: &[IoSlice<'_>]) -> Sent {
         let mut messages: [libc::mmsghdr; MAX_SEGMENTS] =
             // SAFETY: all fields are integers and pointers, for which zero is a valid value.
             unsafe { core::mem::zeroed() };
@@ -76,31 +79,35 @@ impl UdpSocket {
         for (message, datagram) in messages.iter_mut().zip(slices.chunks(2)) {
             message.msg_hdr = header(to, datagram);
         }
-        let mut done = 0;
-        while done < count {
-            // SAFETY: messages `done .. count` are initialised, and point to an address and slices
-            // that outlive the call.
+        let mut out = Sent::default();
+        while out.datagrams < count {
+            // SAFETY: messages `out.datagrams .. count` are initialised, and point to an address
+            // and slices that outlive the call.
             let sent = unsafe {
                 libc::sendmmsg(
                     self.fd(),
-                    messages[done..].as_mut_ptr(),
-                    (count - done) as u32,
+                    messages[out.datagrams..].as_mut_ptr(),
+                    (count - out.datagrams) as u32,
                     libc::MSG_NOSIGNAL,
                 )
             };
             if sent > 0 {
-                done += sent as usize;
+                out.datagrams += sent as usize;
                 continue;
             }
             let error = io::Error::last_os_error();
             match error.kind() {
                 io::ErrorKind::Interrupted => {}
-                // What has gone is gone: the rest waits for room.
-                io::ErrorKind::WouldBlock if done > 0 => self.wait_writable()?,
-                _ => return Err(error),
+                io::ErrorKind::WouldBlock => break,
+                // It concerns the first of the rest only: a firewall may refuse one datagram
+                // (EPERM) and take the next.
+                _ => {
+                    out.datagrams += 1;
+                    out.error.get_or_insert(error);
+                }
             }
         }
-        Ok(())
+        out
     }
 }
 
@@ -121,4 +128,49 @@ fn header(to: &SockAddr, slices: &[IoSlice<'_>]) -> libc::msghdr {
 /// (EIO), or datagrams beyond the MTU (EINVAL, EMSGSIZE).
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    fn slices<'a>(payloads: &'a [Vec<u8>]) -> Vec<IoSlice<'a>> {
+        payloads.iter().flat_map(|p| [IoSlice::new(b"head"), IoSlice::new(p)]).collect()
+    }
+
+    /// A datagram beyond what IP can carry is refused, as one that a firewall stops would be.
+    #[test]
+    fn datagrams_behind_a_refused_one_are_sent() {
+        let options = Options { offload: false, ..Options::default() };
+        let local = "127.0.0.1:0".parse().unwrap();
+        let receiver = std::net::UdpSocket::bind(local).unwrap();
+        let sender = UdpSocket::bind(local, &options).unwrap();
+        let payloads = [vec![1; 8], vec![2; 65_530], vec![3; 8], vec![4; 8]];
+        let sent = sender.send(receiver.local_addr().unwrap(), 65_534, &slices(&payloads));
+        assert_eq!(sent.datagrams, 4);
+        assert_eq!(sent.error.unwrap().raw_os_error(), Some(libc::EMSGSIZE));
+        let mut buf = [0; 100];
+        for expected in [1, 3, 4] {
+            assert_eq!(receiver.recv(&mut buf).unwrap(), 12);
+            assert_eq!(buf[4], expected);
+        }
+    }
+
+    /// As where the path's MTU is less than the datagrams.
+    #[test]
+    fn segments_that_the_kernel_refuses_go_one_by_one() {
+        let local = "127.0.0.1:0".parse().unwrap();
+        let receiver = std::net::UdpSocket::bind(local).unwrap();
+        let sender = UdpSocket::bind(local, &Options::default()).unwrap();
+        let payloads: Vec<_> = (0..3).map(|_| vec![7; 30_000]).collect();
+        // 90 kB in one call are beyond what segmentation takes.
+        let sent = sender.send(receiver.local_addr().unwrap(), 30_004, &slices(&payloads));
+        assert!(sent.error.is_none() && sent.datagrams == 3, "{sent:?}");
+        assert!(!sender.send_offload(30_004));
+        let mut buf = vec![0; 65_536];
+        for _ in 0..3 {
+            assert_eq!(receiver.recv(&mut buf).unwrap(), 30_004);
+        }
+    }
 }

@@ -132,6 +132,19 @@ impl UdpSocket {
     }
 }
 
+/// The one form of an address by which a peer is known: an IPv4-mapped one as IPv4, and an IPv6
+/// one without a flow label, which the kernel does not tell of arrivals. The scope of a link-local
+/// address belongs to it.
+pub fn canonical(addr: SocketAddr) -> SocketAddr {
+    match addr {
+        SocketAddr::V6(mut v6) if v6.ip().to_ipv4_mapped().is_none() => {
+            v6.set_flowinfo(0);
+            v6.into()
+        }
+        other => SocketAddr::new(other.ip().to_canonical(), other.port()),
+    }
+}
+
 /// Asks for a buffer of `size`, beyond the system's limit if allowed; returns what was granted.
 fn grow(
     size: usize,
@@ -177,5 +190,15 @@ mod tests {
         };
         let to = socket.addressable("127.0.0.1:9".parse().unwrap());
         assert_eq!(to, "[::ffff:127.0.0.1]:9".parse().unwrap());
+    }
+
+    #[test]
+    fn a_peer_has_one_address_and_keeps_its_scope() {
+        let form = |text: &str| canonical(text.parse().unwrap()).to_string();
+        assert_eq!(form("[::ffff:10.0.0.1]:5"), "10.0.0.1:5");
+        assert_eq!(form("10.0.0.1:5"), "10.0.0.1:5");
+        assert_eq!(form("[fe80::1%3]:5"), "[fe80::1%3]:5");
+        let labelled = std::net::SocketAddrV6::new("2001:db8::1".parse().unwrap(), 5, 77, 0);
+        assert_eq!(canonical(labelled.into()), "[2001:db8::1]:5".parse().unwrap());
     }
 }

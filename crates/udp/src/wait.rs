@@ -86,14 +86,15 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// Waits until the kernel's send buffer has room, a moment at the most.
+    /// Waits until the kernel's send buffer has room or something arrives, at most `timeout`.
     ///
     /// # Errors
     ///
     /// Those of `ppoll`.
-    pub fn wait_writable(&self) -> io::Result<()> {
-        let mut fds = [libc::pollfd { fd: self.fd(), events: libc::POLLOUT, revents: 0 }];
-        poll(&mut fds, Some(Duration::from_millis(10)))
+    pub fn wait_room(&self, timeout: Duration) -> io::Result<()> {
+        let events = libc::POLLOUT | libc::POLLIN;
+        let mut fds = [libc::pollfd { fd: self.fd(), events, revents: 0 }];
+        poll(&mut fds, Some(timeout))
     }
 }
 

@@ -122,7 +122,9 @@ inline bool wait_acknowledged(UDTSOCKET u) {
         int32_t packets = 0;
         int length = sizeof packets;
         if (UDT::getsockopt(u, 0, UDT_SNDDATA, &packets, &length) == UDT::ERROR) return false;
-        if (packets == 0) return true;
+        // Less than none: after it has given up a message the library skips sequence numbers, and
+        // counts them too when they are acknowledged.
+        if (packets <= 0) return true;
         sleep_ms(1);
     }
 }

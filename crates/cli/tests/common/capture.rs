@@ -21,6 +21,7 @@ pub struct Frame {
     pub acknowledged: Option<u32>,
     pub rtt: Option<u32>,
     pub rate: Option<u32>,
+    /// What a NAK names.
     pub missing: Option<String>,
     pub sequence: Option<u32>,
     pub message: Option<u32>,
@@ -36,7 +37,7 @@ const FIELDS: [&str; 12] = [
     "udt.ack_seqno",
     "udt.rtt",
     "udt.rate",
-    "udt.nak_seqno",
+    "_ws.expert.message",
     "udt.seqno",
     "udt.msgno",
 ];

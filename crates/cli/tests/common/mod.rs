@@ -1,7 +1,7 @@
 //! What the tests of the command share: its processes, the stock peer, emulated paths, a tap for
 //! captures, and the bytes that are sent.
 
-#![allow(dead_code, reason = "each test program uses a part")]
+#![allow(dead_code, unused_macros, unused_imports, reason = "each test program uses a part")]
 
 pub mod capture;
 pub mod path;

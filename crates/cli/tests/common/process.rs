@@ -148,6 +148,15 @@ impl Process {
         ended
     }
 
+    /// Waits for its end and returns what it wrote to standard output as it is. Fails unless the
+    /// exit code is 0.
+    pub fn finish_with_output(mut self) -> Vec<u8> {
+        let mut output = Vec::new();
+        self.stdout().read_to_end(&mut output).expect("a pipe can be read");
+        self.finish_well();
+        output
+    }
+
     fn fail(&self, what: &str) -> ! {
         kill(&self.child);
         panic!(
@@ -185,6 +194,12 @@ impl Ended {
         let silence = |line: &String| line.contains("nothing has come from the peer");
         let found_out = lossy && self.code == Some(1) && self.errors.iter().any(silence);
         assert!(self.code == Some(0) || found_out, "{self:#?}");
+    }
+
+    /// Standard output as one JSON document.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.lines.join("\n"))
+            .unwrap_or_else(|error| panic!("no JSON document ({error}): {self:#?}"))
     }
 
     /// The line of standard output that starts with `word`, without it.

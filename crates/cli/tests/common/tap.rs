@@ -1,9 +1,11 @@
 //! A forwarder that writes down every datagram, and loses those it is told to.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use super::process::LIMIT;
 
 /// A datagram as it came to the tap.
 #[derive(Clone, Debug)]
@@ -21,7 +23,7 @@ pub struct Seen {
 pub struct Tap {
     front: Arc<UdpSocket>,
     back: Arc<UdpSocket>,
-    state: Arc<Mutex<State>>,
+    state: Arc<(Mutex<State>, Condvar)>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -41,12 +43,13 @@ impl Tap {
         let socket = || Arc::new(UdpSocket::bind((server.ip(), 0)).expect("a free port"));
         let (front, back) = (socket(), socket());
         back.connect(server).expect("an address on this machine");
-        let state = Arc::new(Mutex::new(State {
+        let state = State {
             since: Instant::now(),
             client: None,
             lose: Box::new(lose),
             seen: Vec::new(),
-        }));
+        };
+        let state = Arc::new((Mutex::new(state), Condvar::new()));
         let ways =
             [(Arc::clone(&front), Arc::clone(&back)), (Arc::clone(&back), Arc::clone(&front))];
         let threads = ways.into_iter().zip([true, false]).map(|((from, to), forward)| {
@@ -62,10 +65,18 @@ impl Tap {
         self.front.local_addr().expect("a bound socket")
     }
 
+    /// Waits until `what` has come.
+    pub fn wait_for(&self, what: impl Fn(&Seen) -> bool) {
+        let (mutex, condvar) = &*self.state;
+        let state = mutex.lock().expect("nobody panics with it");
+        let waited = condvar.wait_timeout_while(state, LIMIT, |state| !state.seen.iter().any(&what));
+        assert!(!waited.expect("as before").1.timed_out(), "it never came");
+    }
+
     /// Closes it. Returns what came.
     pub fn close(mut self) -> Vec<Seen> {
         self.end();
-        std::mem::take(&mut self.state.lock().expect("nobody panics with it").seen)
+        std::mem::take(&mut self.state.0.lock().expect("nobody panics with it").seen)
     }
 
     fn end(&mut self) {
@@ -90,7 +101,7 @@ impl Drop for Tap {
     }
 }
 
-fn pass_on(from: &UdpSocket, to: &UdpSocket, forward: bool, state: &Mutex<State>) {
+fn pass_on(from: &UdpSocket, to: &UdpSocket, forward: bool, shared: &(Mutex<State>, Condvar)) {
     let mut buffer = vec![0; 65_536];
     loop {
         let (len, source) = match from.recv_from(&mut buffer) {
@@ -101,7 +112,7 @@ fn pass_on(from: &UdpSocket, to: &UdpSocket, forward: bool, state: &Mutex<State>
             Err(error) => panic!("the tap cannot receive: {error}"),
         };
         let bytes = &buffer[..len];
-        let mut state = state.lock().expect("nobody panics with it");
+        let mut state = shared.0.lock().expect("nobody panics with it");
         if forward {
             state.client = Some(source);
         }
@@ -111,6 +122,7 @@ fn pass_on(from: &UdpSocket, to: &UdpSocket, forward: bool, state: &Mutex<State>
         let passed = seen.passed;
         let client = state.client;
         state.seen.push(seen);
+        shared.1.notify_all();
         drop(state);
         // What the network does not take is lost, like anything else here.
         match client {

@@ -376,6 +376,13 @@ fn drop_requests_that_mean_nothing() {
     assert!(!half.on_drop_request(at(2), 2, seq(1), seq(1 + CAPACITY), true), "beyond the window");
     assert!(half.on_drop_request(at(2), 1, seq(0), seq(0), true), "settled long ago");
     assert!(half.on_drop_request(at(2), 1, seq(0).minus(900), seq(0), true));
+    // Longer than a third of the number space: it ends before it begins, seen from here.
+    let (first, last) = (seq(1 << 29).plus(1 << 28), seq(0).minus(1 << 29));
+    assert!(last.since(first) > 0);
+    assert!(!half.on_drop_request(at(2), 1, first, last, true));
+    // The number before the farthest behind is the farthest ahead.
+    let last = half.base.plus(1 << 30);
+    assert!(half.on_drop_request(at(2), 1, half.base.plus(5), last, false));
     assert_eq!((place(half.point()), half.highest), (1, seq(0)));
 }
 

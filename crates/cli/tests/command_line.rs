@@ -1,0 +1,126 @@
+//! What `farhaul` says and returns when it cannot do what is asked, and the keys of its reports.
+
+mod common;
+
+use std::net::UdpSocket;
+
+use common::free_addresses;
+use common::process::{Ended, Process};
+
+fn run(args: &[&str]) -> Ended {
+    Process::farhaul(args).finish()
+}
+
+fn expect(args: &[&str], code: i32, text: &str) {
+    let ended = run(args);
+    assert_eq!(ended.code, Some(code), "{args:?}: {ended:#?}");
+    assert!(ended.errors.iter().any(|line| line.contains(text)), "{args:?}: {ended:#?}");
+    assert!(ended.lines.is_empty(), "{args:?}: {ended:#?}");
+}
+
+#[test]
+fn bad_usage() {
+    expect(&["pipe"], 2, "HOST:PORT");
+    expect(&["pipe", "--listen", "127.0.0.1:0", "127.0.0.1:9"], 2, "cannot be used");
+    expect(&["pipe", "--rendezvous", "127.0.0.1:9"], 2, "--bind");
+    expect(&["pipe", "--ordered", "127.0.0.1:9"], 2, "--message");
+    expect(&["pipe", "--ttl", "20ms", "127.0.0.1:9"], 2, "--message");
+    expect(&["pipe", "--message", "--ttl", "soon", "127.0.0.1:9"], 2, "soon");
+    expect(&["pipe", "nowhere"], 2, "nowhere");
+    expect(&["pipe", "127.0.0.1:70000"], 2, "70000");
+    expect(&["pipe", "--mss", "20", "127.0.0.1:9"], 2, "mss");
+    expect(&["pipe", "--mss", "70000", "127.0.0.1:9"], 2, "mss");
+    expect(&["pipe", "--receive-memory", "1kB", "127.0.0.1:9"], 2, "receive_memory");
+    expect(&["pipe", "--cc", "none-such", "127.0.0.1:9"], 2, "none-such");
+    expect(&["pipe", "--max-bandwidth", "fast", "127.0.0.1:9"], 2, "fast");
+    expect(&["pipe", "--bind", "here", "127.0.0.1:9"], 2, "here");
+    expect(&["perf", "--interval", "0s", "127.0.0.1:9"], 2, "interval");
+    expect(&["perf", "--sink", "--source", "127.0.0.1:9"], 2, "cannot be used");
+    expect(&["wan", "relay", "--listen", "127.0.0.1:0"], 2, "--to");
+    expect(&["nonsense"], 2, "nonsense");
+}
+
+#[test]
+fn nobody_listens() {
+    let [addr] = free_addresses("127.0.0.1").map(|addr| addr.to_string());
+    let args = ["pipe", &addr, "--connect-timeout", "300ms"];
+    expect(&args, 1, &format!("cannot connect to {addr}: no answer from the peer"));
+    let args = ["perf", &addr, "--connect-timeout", "300ms", "--json"];
+    expect(&args, 1, &format!("cannot connect to {addr}"));
+    let [here] = free_addresses("127.0.0.1").map(|addr| addr.to_string());
+    let args = ["pipe", "--rendezvous", "--bind", &here, &addr, "--connect-timeout", "300ms"];
+    expect(&args, 1, &format!("cannot connect to {addr}"));
+}
+
+#[test]
+fn the_peer_refuses() {
+    let streams = Process::farhaul(&["pipe", "--listen", "127.0.0.1:0"]);
+    expect(&["pipe", "--message", &streams.listening_at().to_string()], 3, "messages");
+    let messages = Process::farhaul(&["pipe", "--message", "--listen", "127.0.0.1:0"]);
+    expect(&["pipe", &messages.listening_at().to_string()], 3, "messages");
+}
+
+#[test]
+fn the_port_is_taken() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let addr = socket.local_addr().expect("a bound socket").to_string();
+    expect(&["pipe", "--listen", &addr], 1, &format!("cannot listen at {addr}"));
+}
+
+#[test]
+fn keys_of_the_perf_report() {
+    let args = ["perf", "--listen", "127.0.0.1:0", "--once", "--json"];
+    let listener = Process::farhaul(&args);
+    let addr = listener.listening_at().to_string();
+    let args = ["perf", &addr, "-t", "1", "-i", "0.2", "-P", "2", "--json"];
+    let report = Process::farhaul(&args).finish_well().json();
+    let theirs = listener.finish_well().json();
+
+    assert_eq!(report["protocol"], "udt");
+    assert_eq!(report["cc"], "udt");
+    assert_eq!(report["streams"], 2);
+    assert_eq!(report["role"], "sender");
+    for report in [&report, &report["peer"], &theirs] {
+        let number = |value: &serde_json::Value| value.as_f64().expect("a number");
+        let (bytes, seconds) = (number(&report["bytes"]), number(&report["seconds"]));
+        let rate = number(&report["bits_per_second"]);
+        assert!(bytes > 0.0 && seconds > 0.0);
+        assert!((rate - 8.0 * bytes / seconds).abs() < 1.0, "{rate} b/s");
+        let intervals = report["intervals"].as_array().expect("a list");
+        assert!(!intervals.is_empty());
+        for interval in intervals {
+            let keys =
+                ["start", "end", "bytes", "bits_per_second", "rtt_ms", "retransmitted", "lost"];
+            keys.iter().for_each(|key| assert!(interval[key].is_number(), "intervals: {key}"));
+        }
+        let keys = [
+            "sent", "retransmitted", "received", "lost", "reordered", "duplicate", "ack_sent",
+            "nak_sent",
+        ];
+        keys.iter().for_each(|key| assert!(report["packets"][key].is_u64(), "packets: {key}"));
+        ["min", "mean", "max"].iter().for_each(|key| assert!(report["rtt_ms"][key].is_number()));
+        ["user_s", "system_s"].iter().for_each(|key| assert!(report["cpu"][key].is_number()));
+        assert!(report["peak_rss_bytes"].as_u64().expect("a number") > 1_000_000);
+    }
+    assert!(report["intervals"].as_array().expect("a list").len() >= 4);
+    assert_eq!(report["bytes"], report["peer"]["bytes"]);
+    assert_eq!(report["peer"], theirs);
+}
+
+#[test]
+fn perf_by_bytes_backwards_and_by_tcp() {
+    for options in [&[][..], &["-R"], &["--protocol", "tcp"], &["--protocol", "tcp", "-R"]] {
+        let tcp = options.contains(&"tcp");
+        let protocol = ["--protocol", if tcp { "tcp" } else { "udt" }];
+        let args = ["perf", "--listen", "127.0.0.1:0", "--once", "--json"];
+        let listener = Process::farhaul(&[&args[..], &protocol].concat());
+        let addr = listener.listening_at().to_string();
+        let args = ["perf", &addr, "-n", "20MB", "--json"];
+        let report = Process::farhaul(&[&args, options].concat()).finish_well().json();
+        assert_eq!(report["bytes"], 20_000_000, "{options:?}");
+        assert_eq!(report["protocol"], protocol[1]);
+        let role = if options.contains(&"-R") { "receiver" } else { "sender" };
+        assert_eq!(report["role"], role);
+        listener.finish_well();
+    }
+}
