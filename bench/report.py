@@ -73,7 +73,8 @@ def markdown(summary, found, about):
     for systems in summary.values():
         names += [name for name in systems if name not in names]
     parts = [
-        f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, {about['time']}",
+        f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, {about['time']}; "
+        f"{about['runs']} runs of {about['seconds']} s",
         "Throughput, Gb/s: median (slowest to fastest)",
         throughput_table(summary, names),
         "CPU seconds for each GB, sender and receiver: median (whole machine, interrupts included)",

@@ -148,7 +148,10 @@ pub fn run(args: &PipeArgs) -> Result<()> {
         report.lost = stats.total.counters.send_lost + stats.total.counters.receive_lost;
         report.rtt_ms = stats.instant.rtt.as_secs_f64() * 1e3;
     }
-    connection.close().context("closing failed")?;
+    let closed = connection.close();
+    if reason != Some(CloseReason::Peer) {
+        closed.context("closing failed")?;
+    }
     if args.json {
         output::emit_to(&mut io::stderr().lock(), &report)?;
     }

@@ -13,6 +13,7 @@ use farhaul_link::{
 use farhaul_wan::{DirectionStats, PeerPort, Relay, RelayConfig, RelayStats};
 use serde::Serialize;
 
+use crate::exit::Usage;
 use crate::transport::resolve;
 use crate::{interrupt, output, units};
 
@@ -148,7 +149,7 @@ pub fn run(command: &WanCommand) -> Result<()> {
 
 fn peer_port(text: &str) -> Result<PeerPort> {
     let Some((listen, peer)) = text.split_once('=') else {
-        bail!("'{text}' is not LISTEN=PEER, two addresses");
+        return Err(Usage(format!("'{text}' is not LISTEN=PEER, two addresses")).into());
     };
     Ok(PeerPort { listen: address(listen)?, peer: address(peer)? })
 }

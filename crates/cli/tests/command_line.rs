@@ -37,6 +37,8 @@ fn bad_usage() {
     expect(&["perf", "--interval", "0s", "127.0.0.1:9"], 2, "interval");
     expect(&["perf", "--sink", "--source", "127.0.0.1:9"], 2, "cannot be used");
     expect(&["wan", "relay", "--listen", "127.0.0.1:0"], 2, "--to");
+    expect(&["wan", "relay", "--between", "a", "b"], 2, "LISTEN=PEER");
+    expect(&["wan", "relay", "--listen", ":0", "--to", ":9", "--rate", "slow"], 2, "slow");
     expect(&["nonsense"], 2, "nonsense");
 }
 

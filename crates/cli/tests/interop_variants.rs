@@ -13,18 +13,18 @@ const BYTES: u64 = 5_000_000;
 const LOSSY: Path = Path::new("200M", 2).loss("0.1%");
 
 /// `farhaul pipe` with `options` sends to a stock server with `stock_options`.
-fn send(stock: &Stock, options: &[&str], stock_options: &[&str]) {
-    let hash = stock.hash(BYTES, 1);
+fn send(stock: &Stock, bytes: u64, options: &[&str], stock_options: &[&str]) {
+    let hash = stock.hash(bytes, 1);
     let (receiver, addr) = stock.serve(&[&["sink"], stock_options].concat());
     let addr = addr.to_string();
     let mut farhaul = Process::farhaul(&[&["pipe", &addr], options].concat());
-    drop(feed(farhaul.stdin(), 1, BYTES).join().expect("no panic").expect("it takes all"));
+    drop(feed(farhaul.stdin(), 1, bytes).join().expect("no panic").expect("it takes all"));
     farhaul.finish_well();
-    assert_eq!(receiver.finish_well().line("received"), format!("{BYTES} {hash}"));
+    assert_eq!(receiver.finish_well().line("received"), format!("{bytes} {hash}"));
 }
 
 /// A stock client with `stock_options` sends to `farhaul pipe --listen` with `options`.
-fn receive(stock: &Stock, options: &[&str], stock_options: &[&str]) {
+fn receive(stock: &Stock, bytes: u64, options: &[&str], stock_options: &[&str]) {
     let mut listen = "127.0.0.1:0";
     if stock_options.contains(&"--v6") {
         listen = "[::1]:0";
@@ -32,10 +32,10 @@ fn receive(stock: &Stock, options: &[&str], stock_options: &[&str]) {
     let mut farhaul = Process::farhaul(&[&["pipe", "--listen", listen], options].concat());
     let addr = farhaul.listening_at();
     let checker = Checker::start(farhaul.stdout(), 2);
-    let bytes = BYTES.to_string();
-    stock.call(addr, &[&["source", &bytes, "2"], stock_options].concat()).finish_well();
+    let args = ["source", &bytes.to_string(), "2"];
+    stock.call(addr, &[&args, stock_options].concat()).finish_well();
     assert_eq!(farhaul.finish_with_open_input().code, Some(0));
-    checker.expect(BYTES);
+    checker.expect(bytes);
 }
 
 /// Both meet at fixed addresses; each sends, farhaul closes when it has everything.
@@ -151,8 +151,8 @@ fn rendezvous_with_unequal_segments() {
 fn large_segments() {
     let stock = stock_or_skip!();
     let _turn = turn();
-    send(&stock, &["--mss", "9000"], &["--mss", "9000"]);
-    receive(&stock, &["--mss", "9000"], &["--mss", "9000"]);
+    send(&stock, BYTES, &["--mss", "9000"], &["--mss", "9000"]);
+    receive(&stock, BYTES, &["--mss", "9000"], &["--mss", "9000"]);
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn unequal_segments() {
     let stock = stock_or_skip!();
     let _turn = turn();
     for (ours, theirs) in [("1500", "9000"), ("9000", "1500"), ("600", "1500"), ("1500", "600")] {
-        send(&stock, &["--mss", ours], &["--mss", theirs]);
-        receive(&stock, &["--mss", ours], &["--mss", theirs]);
+        send(&stock, BYTES, &["--mss", ours], &["--mss", theirs]);
+        receive(&stock, BYTES, &["--mss", ours], &["--mss", theirs]);
     }
 }
 
@@ -169,8 +169,8 @@ fn unequal_segments() {
 fn ipv6() {
     let stock = stock_or_skip!();
     let _turn = turn();
-    send(&stock, &[], &["--v6"]);
-    receive(&stock, &[], &["--v6"]);
+    send(&stock, BYTES, &[], &["--v6"]);
+    receive(&stock, BYTES, &[], &["--v6"]);
 }
 
 /// A listener at the unspecified IPv6 address takes IPv4 clients too.
@@ -193,10 +193,12 @@ fn small_stock_windows() {
     let stock = stock_or_skip!();
     let _turn = turn();
     let options = ["--fc", "64", "--rcvbuf", "100000", "--sndbuf", "100000"];
-    send(&stock, &[], &options);
-    receive(&stock, &[], &options);
+    // Stock opens a small window every 10 ms at best.
+    const FEW: u64 = 1_000_000;
+    send(&stock, FEW, &[], &options);
+    receive(&stock, FEW, &[], &options);
     // A reader that is slow: the window closes and opens.
-    send(&stock, &[], &[&options[..], &["--pause", "2"]].concat());
+    send(&stock, FEW, &[], &[&options[..], &["--pause", "2"]].concat());
 }
 
 #[test]

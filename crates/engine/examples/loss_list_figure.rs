@@ -125,10 +125,11 @@ fn timed(lists: &mut [LossList], mut access: impl FnMut(&mut LossList)) -> f64 {
 fn summarise(window: u32, events: &[Event]) {
     let longest = events.iter().map(|e| e.lost).max().unwrap();
     println!("window {window}: {} events, {longest} packets lost in the longest", events.len());
-    let kinds: [(&str, fn(&Event) -> Option<f64>); 3] =
-        [("insert", |e| Some(e.insert_ns)), ("query", |e| e.query_ns), ("remove", |e| e.remove_ns)];
-    for (name, of) in kinds {
-        let mut all: Vec<f64> = events.iter().filter_map(of).collect();
+    let insert = events.iter().map(|e| e.insert_ns).collect();
+    let query = events.iter().filter_map(|e| e.query_ns).collect();
+    let remove = events.iter().filter_map(|e| e.remove_ns).collect();
+    for (name, all) in [("insert", insert), ("query", query), ("remove", remove)] {
+        let mut all: Vec<f64> = all;
         all.sort_by(f64::total_cmp);
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         let at = |q: f64| all[(q * (all.len() - 1) as f64) as usize];

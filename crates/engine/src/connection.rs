@@ -1,25 +1,26 @@
 //! A connection that is set up: it routes packets to its halves, tells its law of events, keeps
 //! the timers and ends.
 
+mod governor;
+mod incoming;
+mod outgoing;
+
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::VecDeque;
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_control::{CustomMessage, Knobs, Law, SYN, SentPacket, Trace, View};
-use farhaul_wire::{
-    Ack, AckDetail, AckRates, AckSeq, Control, DataHeader, HEADER_LEN, Handshake, LossRange,
-    LossReport, Packet, Request, Seq, write_nak,
-};
+use farhaul_control::{Knobs, Law};
+use farhaul_wire::{HEADER_LEN, Seq};
 
+use self::governor::DeliveryRate;
+use self::outgoing::Outbox;
 use crate::config::{Config, Mode, payload_size};
-use crate::handshake::{Agreement, own_fields};
-use crate::receive::{AckForm, Chunks, Payload, ReceiveHalf};
+use crate::handshake::Agreement;
+use crate::receive::{Chunks, ReceiveHalf};
 use crate::rtt::Rtt;
-use crate::send::{AckOutcome, REPAIR_WINDOWS, SendHalf, retransmission_timeout};
+use crate::send::SendHalf;
 use crate::stats::{Counters, Instant, Monitor, Stats};
-use crate::transmit::Transmit;
 
 /// A shutdown may be lost, so it is repeated until the peer answers with its own, so many times.
 const SHUTDOWNS: u32 = 5;
@@ -27,23 +28,6 @@ const SHUTDOWNS: u32 = 5;
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(300);
 /// The send buffer holds this much more than the windows, for the application to work ahead.
 const SEND_AHEAD: usize = 512 << 10;
-/// Round trips over which the packet-sending period that is really kept is measured. A window that
-/// is full for one, while a hole is repaired, is no reason to set the rate back; a host or a
-/// reader that is too slow is, and that lasts.
-const PERIOD_MEASURED_OVER: u32 = 8;
-/// Packets held back for less than this share of the time leave the sending rate what it was.
-const NEGLIGIBLE_SHORTFALL: f64 = 0.02;
-/// How long the highest delivery rate is remembered, at least.
-const PEAK_KEPT: Duration = Duration::from_secs(1);
-/// Packets that a stock peer takes at once however short the path: what the kernel's default
-/// receive buffer holds, and more than two of its light ACKs are apart.
-const STOCK_BURST_ROOM: f64 = 160.0;
-/// Peer laws' messages that wait to be sent.
-const MAX_CUSTOM_MESSAGES: usize = 64;
-/// Ranges of losses that wait to be reported.
-const MAX_NAK_RANGES: usize = 1 << 16;
-/// The longest control packet.
-const CONTROL_SPACE: usize = 65_507;
 
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,74 +130,6 @@ pub struct Connection {
     peer_error: Option<u32>,
     counters: Counters,
     monitor: Monitor,
-}
-
-/// Control packets that wait to be sent.
-#[derive(Debug, Default)]
-struct Outbox {
-    handshake: bool,
-    ack: Option<AckForm>,
-    ack2: Option<AckSeq>,
-    last_ack2: Option<Time>,
-    naks: Vec<LossRange>,
-    keep_alive: bool,
-    shutdown: bool,
-    error: Option<u32>,
-    custom: VecDeque<CustomMessage>,
-}
-
-impl Outbox {
-    fn is_empty(&self) -> bool {
-        !self.handshake
-            && self.ack.is_none()
-            && self.ack2.is_none()
-            && self.naks.is_empty()
-            && !self.keep_alive
-            && !self.shutdown
-            && self.error.is_none()
-            && self.custom.is_empty()
-    }
-}
-
-/// Packets acknowledged per second, as this side sees it.
-#[derive(Debug)]
-struct DeliveryRate {
-    since: Time,
-    packets: u64,
-    rate: f64,
-    /// The highest sample of the current span of time and of the one before.
-    peaks: [f64; 2],
-    peak_since: Time,
-}
-
-impl DeliveryRate {
-    fn new(now: Time) -> Self {
-        DeliveryRate { since: now, packets: 0, rate: 0.0, peaks: [0.0; 2], peak_since: now }
-    }
-
-    /// The highest sample of the last one to two [`PEAK_KEPT`].
-    fn peak(&self) -> f64 {
-        self.peaks[0].max(self.peaks[1])
-    }
-
-    fn on_ack(&mut self, now: Time, packets: u32, app_limited: bool, span: Duration) {
-        self.packets += u64::from(packets);
-        let elapsed = now - self.since;
-        if elapsed >= span {
-            let sample = self.packets as f64 / elapsed.as_secs_f64();
-            if !app_limited || sample > self.rate {
-                self.rate =
-                    if self.rate == 0.0 { sample } else { (7.0 * self.rate + sample) / 8.0 };
-            }
-            if now - self.peak_since > PEAK_KEPT {
-                self.peaks = [0.0, self.peaks[0]];
-                self.peak_since = now;
-            }
-            self.peaks[0] = self.peaks[0].max(sample);
-            self.since = now;
-            self.packets = 0;
-        }
-    }
 }
 
 impl Connection {
@@ -342,10 +258,12 @@ impl Connection {
         self.send_limit().saturating_sub(self.send.buffer.bytes())
     }
 
-    /// The send buffer's size: what the windows can have in flight, and some more to work ahead.
+    /// The send buffer's size: what the windows can have in flight, or more that is while a hole is
+    /// repaired, and some to work ahead.
     fn send_limit(&self) -> usize {
-        let window = (REPAIR_WINDOWS * self.send.window()).min(self.send.flow_window()) as usize;
-        (window * self.payload_size() + SEND_AHEAD).min(self.config.send_memory)
+        let window = self.send.window().min(self.send.flow_window());
+        let packets = window.max(self.send.buffer.in_flight()) as usize;
+        (packets * self.payload_size() + SEND_AHEAD).min(self.config.send_memory)
     }
 
     fn check_sendable(&mut self, mode: Mode) -> Result<(), SendError> {
@@ -505,288 +423,6 @@ impl Connection {
         }
     }
 
-    // ---- The network's side: in.
-
-    /// Datagrams of one receive-offload buffer, `bytes[range]`, each of `segment` bytes but the
-    /// last, all from the peer and for this connection. `retain`: `bytes` may be kept by reference.
-    pub(crate) fn handle(
-        &mut self,
-        now: Time,
-        bytes: &Bytes,
-        range: core::ops::Range<usize>,
-        segment: usize,
-        retain: bool,
-    ) {
-        if self.is_over() {
-            self.answer_late(&bytes[range.start..range.end.min(range.start + segment)]);
-            return;
-        }
-        self.last_heard = now;
-        let mut batch = None;
-        let mut data = 0;
-        let mut burst_ends = false;
-        let mut start = range.start;
-        while start < range.end {
-            let end = (start + segment).min(range.end);
-            match Packet::parse(&bytes[start..end]) {
-                // A peer may take this side's MSS for its own, and no more.
-                Ok(Packet::Data(_, payload)) if payload.len() > self.most_payload => {
-                    self.counters.invalid += 1;
-                }
-                Ok(Packet::Data(header, payload)) => {
-                    data += 1;
-                    burst_ends = payload.len() < self.payload_size();
-                    let at = (end - payload.len()) as u32;
-                    self.on_data(now, bytes, &header, at, payload.len(), retain, &mut batch);
-                }
-                Ok(Packet::Control(control)) => {
-                    self.on_control(now, &control.body, control.timestamp);
-                }
-                Err(_) => self.counters.invalid += 1,
-            }
-            start = end;
-        }
-        if data > 0 {
-            self.receive.close_batch(now, batch.filter(|_| retain));
-            self.receive.acks.on_data(now, data, self.knobs.ack_period, burst_ends);
-            self.report_losses(now);
-            self.events.readable |= self.receive.readable();
-        }
-        self.schedule_ack(now);
-        self.advance_life(now);
-    }
-
-    /// The peer goes on after the end: it has not heard of it.
-    fn answer_late(&mut self, datagram: &[u8]) {
-        self.outbox.shutdown |= match Packet::parse(datagram) {
-            Ok(Packet::Data(..)) => true,
-            Ok(Packet::Control(control)) => !matches!(control.body, Control::Shutdown),
-            Err(_) => false,
-        };
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one packet's fields, unpacked on the hot path")]
-    fn on_data(
-        &mut self,
-        now: Time,
-        bytes: &Bytes,
-        header: &DataHeader,
-        at: u32,
-        len: usize,
-        retain: bool,
-        batch: &mut Option<u32>,
-    ) {
-        let payload = if !self.receive.wants(header.seq) {
-            // Counted, not stored.
-            Payload { batch: 0, start: 0, len: len as u16 }
-        } else if retain {
-            let batch = *batch.get_or_insert_with(|| self.receive.open_batch(bytes.clone()));
-            Payload { batch, start: at, len: len as u16 }
-        } else {
-            let copy = Bytes::copy_from_slice(&bytes[at as usize..at as usize + len]);
-            Payload { batch: self.receive.open_batch(copy), start: 0, len: len as u16 }
-        };
-        self.receive.on_data(now, header, payload);
-        if self.law.watches_packets() {
-            let packet = SentPacket {
-                seq: header.seq,
-                len: len as u32,
-                timestamp: header.timestamp,
-                retransmission: false,
-            };
-            self.tell_law(now, |law, view, knobs| law.on_packet_received(&packet, view, knobs));
-        }
-    }
-
-    fn on_control(&mut self, now: Time, control: &Control<'_>, timestamp: u32) {
-        match control {
-            Control::Ack { ack_seq, ack } => {
-                self.stock = timestamp == 0;
-                self.on_ack(now, *ack_seq, ack);
-            }
-            Control::Nak(report) => self.on_nak(now, report),
-            Control::Ack2 { ack_seq } => {
-                if let Some(rtt) = self.receive.acks.on_ack2(now, *ack_seq) {
-                    self.rtt.update(now, rtt.as_micros().min(u128::from(u32::MAX)) as u32);
-                }
-            }
-            Control::DropRequest { message, first, last } => {
-                // The stock library leaves the time stamp of control packets zero; it is also the
-                // one whose range is too long.
-                let exact = timestamp != 0;
-                if self.receive.on_drop_request(now, message.value(), *first, *last, exact) {
-                    self.receive.acks.on_data(now, 0, self.knobs.ack_period, true);
-                } else {
-                    self.counters.invalid += 1;
-                }
-                self.events.readable |= self.receive.readable();
-            }
-            Control::Handshake(handshake) => {
-                // A peer that has not heard that the connection stands. A final answer is not
-                // answered, or two of them would go to and fro for ever.
-                self.outbox.handshake |= match handshake.request {
-                    Request::Hello => true,
-                    Request::Rendezvous | Request::Conclusion => self.config.rendezvous,
-                    _ => false,
-                };
-            }
-            Control::Shutdown => self.on_shutdown(now),
-            Control::ErrorSignal { code } => {
-                self.peer_error = Some(*code);
-                self.events.writable = true;
-            }
-            Control::User { subtype, info, payload } => {
-                self.tell_law(now, |law, view, knobs| {
-                    law.on_custom_message(*subtype, *info, payload, view, knobs);
-                });
-            }
-            Control::KeepAlive | Control::CongestionWarning | Control::Unknown { .. } => {}
-        }
-    }
-
-    fn on_ack(&mut self, now: Time, ack_seq: AckSeq, ack: &Ack) {
-        let available = ack.detail.map(|d| d.available);
-        let outcome = self.send.on_ack(now, ack.next, available);
-        if outcome == AckOutcome::Impossible {
-            self.counters.invalid += 1;
-            return;
-        }
-        self.counters.acks_received += 1;
-        if let Some(detail) = ack.detail {
-            self.answer_ack(now, ack_seq, detail.rates.is_some());
-            // The values before any measurement say nothing.
-            if (detail.rtt_us, detail.rtt_var_us) != (100_000, 50_000) {
-                self.rtt.update(now, detail.rtt_us);
-            }
-            if let Some(rates) = detail.rates {
-                smooth(&mut self.arrival_rate, rates.receive_rate);
-                smooth(&mut self.capacity, rates.link_capacity);
-            }
-        }
-        let AckOutcome::Advanced(packets) = outcome else { return };
-        self.send.set_round_trip(self.rtt.smoothed() + SYN);
-        let span = self.rtt.smoothed().max(SYN);
-        self.measure_period(now, span * PERIOD_MEASURED_OVER);
-        let app_limited = self.send.take_app_limited();
-        self.delivery.on_ack(now, packets, app_limited, span);
-        let next = ack.next;
-        self.tell_law_limited(now, app_limited, |law, view, knobs| law.on_ack(next, view, knobs));
-        self.send.resend_silent_hole(now, self.rto(), self.stock);
-        if self.send.buffer.is_empty() {
-            self.events.flushed = true;
-        }
-        if self.was_full && self.send_space() >= self.send_limit() / 4 {
-            self.was_full = false;
-            self.events.writable = true;
-        }
-    }
-
-    /// What packets due and held back, by a window or by the host, made of the period.
-    fn measure_period(&mut self, now: Time, span: Duration) {
-        let (elapsed, share) = self.send.pacer.shortfall(now);
-        if elapsed >= span {
-            let held_back = share > NEGLIGIBLE_SHORTFALL;
-            let period = self.send.pacer.period_ns();
-            self.real_period = (if held_back { period / (1.0 - share) } else { 0.0 }, now);
-            self.send.pacer.reset_shortfall(now);
-        }
-    }
-
-    /// Every numbered ACK wants an ACK2; for the small ones between, one a SYN interval will do.
-    fn answer_ack(&mut self, now: Time, ack_seq: AckSeq, full: bool) {
-        if full || self.outbox.last_ack2.is_none_or(|at| now - at >= SYN) {
-            self.outbox.ack2 = Some(ack_seq);
-            self.outbox.last_ack2 = Some(now);
-        }
-    }
-
-    fn on_nak(&mut self, now: Time, report: &LossReport<'_>) {
-        // What a report may name is in flight: the sum bounds the work that it can cause.
-        let named: u64 = report.ranges().map(|r| u64::from(r.len())).sum();
-        // A report that comes sooner after a retransmission left before that could arrive.
-        let steady = self.rtt.smoothed().saturating_sub(self.rtt.variation());
-        let fresh = self.rtt.min().map_or(steady, |least| least.max(steady));
-        let mut lost = Vec::new();
-        let mut valid = named <= u64::from(self.send.buffer.in_flight()) + 65_536;
-        if valid {
-            // A damaged sequence number makes the peer miss what was never sent; what else it
-            // misses is none the less to be sent again.
-            for range in report.ranges() {
-                match self.send.on_loss_report(now, range, fresh) {
-                    Ok(range) => lost.extend(range),
-                    Err(()) => valid = false,
-                }
-            }
-        }
-        self.counters.naks_received += 1;
-        self.counters.invalid += u64::from(!valid);
-        if !lost.is_empty() {
-            self.tell_law(now, |law, view, knobs| law.on_loss(&lost, view, knobs));
-        }
-    }
-
-    fn on_shutdown(&mut self, now: Time) {
-        match self.life {
-            // Its own, or the answer to this side's.
-            Life::ShuttingDown { reason, .. } => self.end(now, reason),
-            Life::Open | Life::Lingering { .. } => {
-                // The answer tells a peer of ours to stop repeating; a stock peer ignores it.
-                self.outbox.shutdown = true;
-                self.end(now, CloseReason::Peer);
-            }
-            Life::Over(_) => {}
-        }
-    }
-
-    fn report_losses(&mut self, now: Time) {
-        // A socket that takes nothing for long: what waits is reported again anyway.
-        if self.outbox.naks.len() > MAX_NAK_RANGES {
-            self.outbox.naks.clear();
-        }
-        let repeat = self.nak_interval();
-        self.receive.report_losses(now, repeat, &mut self.outbox.naks);
-    }
-
-    fn schedule_ack(&mut self, now: Time) {
-        if self.outbox.ack.is_some() {
-            return;
-        }
-        let point = self.receive.point();
-        let target = self.window_target(now).min(self.receive.capacity());
-        let repeat = self.ack_repeat();
-        let interval = self.knobs.ack_interval;
-        self.outbox.ack = self.receive.acks.poll(now, point, repeat, interval, target);
-    }
-
-    /// Packets worth having in flight towards this side: twice the bandwidth-delay product, so
-    /// that the peer can double its rate each round trip, and what this host takes at once. What
-    /// waits behind a hole is in flight no more.
-    fn window_target(&mut self, now: Time) -> u32 {
-        let Some(rtt) = self.rtt.min() else { return u32::MAX };
-        let span = rtt.max(SYN).as_nanos() as u64;
-        let peak = self.receive.arrivals.peak_rate(now, span);
-        let product = 2.0 * peak * rtt.as_secs_f64();
-        (product.min(1e9) as u32) + self.config.burst_room + self.receive.waiting()
-    }
-
-    // ---- Timers and life.
-
-    fn rto(&self) -> Duration {
-        self.knobs.rto.unwrap_or_else(|| retransmission_timeout(self.rtt.timeout()))
-    }
-
-    /// An ACK unanswered is sent again when its ACK2 should have come; a peer that claims a round
-    /// trip of a microsecond does not get one each microsecond.
-    fn ack_repeat(&self) -> Duration {
-        self.rtt.timeout().max(SYN)
-    }
-
-    /// A loss reported is reported again when its retransmission should have come: it waits for
-    /// the peer's turn as well as for the round trip.
-    fn nak_interval(&self) -> Duration {
-        self.rtt.timeout().max(SYN) + SYN
-    }
-
     /// Lets everything that is due happen.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         if self.is_over() {
@@ -846,6 +482,9 @@ impl Connection {
                     self.end(now, reason);
                 } else {
                     self.outbox.shutdown = true;
+                    // The peer is to know how much of its data has arrived before it hears the end.
+                    self.receive.acks.settle(self.receive.point());
+                    self.schedule_ack(now);
                     let wait = (self.rto() * (1 << (SHUTDOWNS - left).min(8))).min(SHUTDOWN_WAIT);
                     self.life = Life::ShuttingDown { reason, left: left - 1, next: now + wait };
                 }
@@ -868,222 +507,8 @@ impl Connection {
         self.tell_law(now, |law, view, knobs| law.close(view, knobs));
     }
 
-    fn tell_law(&mut self, now: Time, event: impl FnOnce(&mut dyn Law, &View, &mut Knobs)) {
-        self.tell_law_limited(now, !self.send.buffer.has_unsent(), event);
-    }
-
-    fn tell_law_limited(
-        &mut self,
-        now: Time,
-        app_limited: bool,
-        event: impl FnOnce(&mut dyn Law, &View, &mut Knobs),
-    ) {
-        let view = self.view(now, app_limited);
-        event(self.law.as_mut(), &view, &mut self.knobs);
-        self.send.set_window(self.knobs.window.min(self.start_window()));
-        self.send.pacer.set_period_ns(self.knobs.period_ns);
-        self.send.pacer.pause(self.knobs.pause_until);
-        for message in self.knobs.messages.drain(..) {
-            if self.outbox.custom.len() < MAX_CUSTOM_MESSAGES {
-                self.outbox.custom.push_back(message);
-            }
-        }
-    }
-
-    /// The most to have in flight while nothing paces. A peer of ours opens its flow window no
-    /// further than it serves (gu05 §3.4, and [`Connection::window_target`]); a stock peer opens it
-    /// all, and slow start would fill it within a few round trips, most of it to be lost.
-    fn start_window(&self) -> f64 {
-        if !self.stock || self.knobs.period_ns > 0.0 {
-            return f64::MAX;
-        }
-        let rtt = self.rtt.min().unwrap_or(self.rtt.smoothed());
-        2.0 * self.delivery.peak() * rtt.as_secs_f64() + STOCK_BURST_ROOM
-    }
-
-    fn view(&self, now: Time, app_limited: bool) -> View {
-        // It corrects the law once: the step that follows starts from the corrected period.
-        let (real_period, measured_at) = self.real_period;
-        let real_period = if now - measured_at < SYN { real_period } else { 0.0 };
-        let ipv6_extra = self.config.mss - self.config.wire_mss(self.peer.ip());
-        View {
-            now,
-            rtt: self.knobs.rtt.unwrap_or(self.rtt.smoothed()),
-            rtt_var: self.rtt.variation(),
-            rtt_min: self.rtt.min().unwrap_or(Duration::MAX),
-            // Stock takes the time between packets for the speed of their arrival, which for those
-            // of one send call is that of memory.
-            arrival_rate: if self.stock { self.delivery.peak() } else { self.arrival_rate },
-            delivery_rate: self.delivery.rate,
-            capacity: self.capacity,
-            real_period_ns: self.send.pacer.period_ns().max(real_period),
-            mss: self.agreement.wire_mss + ipv6_extra,
-            in_flight: self.send.buffer.in_flight(),
-            flow_window: self.send.flow_window(),
-            max_window: self.agreement.flight_flag,
-            largest_sent: self.send.next_seq().prev(),
-            largest_acked: self.send.una().prev(),
-            app_limited,
-            trace: Trace {
-                packets_sent: self.send.packets_sent,
-                packets_retransmitted: self.send.packets_retransmitted,
-                packets_lost: self.send.packets_lost,
-                acks: self.counters.acks_received,
-                naks: self.counters.naks_received,
-            },
-        }
-    }
-
-    // ---- The network's side: out.
-
-    /// Fills `out` with what may leave now; returns whether there is something.
-    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Transmit) -> bool {
-        out.clear(self.peer);
-        if self.poll_control(now, out) {
-            self.last_sent = now;
-            return true;
-        }
-        if matches!(self.life, Life::Over(_) | Life::ShuttingDown { .. }) {
-            return false;
-        }
-        let segments = self.segments();
-        let dest = self.agreement.peer_id;
-        let count = if self.law.watches_packets() {
-            let mut sent = Vec::new();
-            let mut note = |packet| sent.push(packet);
-            let count = self.send.fill(now, dest, segments, out, Some(&mut note));
-            for packet in &sent {
-                self.tell_law(now, |law, view, knobs| law.on_packet_sent(packet, view, knobs));
-            }
-            count
-        } else {
-            self.send.fill(now, dest, segments, out, None)
-        };
-        if count > 0 {
-            self.last_sent = now;
-            return true;
-        }
-        // Choosing what to send may have given messages up.
-        self.poll_control(now, out)
-    }
-
-    /// Packets of one call.
-    fn segments(&self) -> usize {
-        let segment = self.payload_size() + HEADER_LEN;
-        (65_507 / segment).clamp(1, self.config.max_segments as usize)
-    }
-
-    fn poll_control(&mut self, now: Time, out: &mut Transmit) -> bool {
-        if self.outbox.is_empty() {
-            return self.poll_drop(now, out);
-        }
-        if core::mem::take(&mut self.outbox.handshake) {
-            let own = own_fields(self.id, self.peer, self.agreement.isn, &self.config);
-            let answer = self.handshake_answer(own);
-            return self.push_control(now, &Control::Handshake(answer), out);
-        }
-        if let Some(form) = self.outbox.ack.take() {
-            let ack = self.ack(now, form);
-            self.counters.acks_sent += 1;
-            return self.push_control(now, &ack, out);
-        }
-        if !self.outbox.naks.is_empty() {
-            self.push_nak(now, out);
-            return true;
-        }
-        if let Some(ack_seq) = self.outbox.ack2.take() {
-            return self.push_control(now, &Control::Ack2 { ack_seq }, out);
-        }
-        if let Some(code) = self.outbox.error.take() {
-            return self.push_control(now, &Control::ErrorSignal { code }, out);
-        }
-        if let Some(message) = self.outbox.custom.pop_front() {
-            let CustomMessage { subtype, info, payload } = message;
-            let payload = &payload[..payload.len().min(self.payload_size())];
-            return self.push_control(now, &Control::User { subtype, info, payload }, out);
-        }
-        if core::mem::take(&mut self.outbox.shutdown) {
-            return self.push_control(now, &Control::Shutdown, out);
-        }
-        self.outbox.keep_alive = false;
-        self.push_control(now, &Control::KeepAlive, out)
-    }
-
-    fn poll_drop(&mut self, now: Time, out: &mut Transmit) -> bool {
-        let Some(notice) = self.send.take_drop() else { return false };
-        let (message, first, last) = (notice.message, notice.first, notice.last);
-        self.push_control(now, &Control::DropRequest { message, first, last }, out)
-    }
-
-    /// The answer to a handshake that comes once more: a peer that has not heard the first one.
-    fn handshake_answer(&self, own: Handshake) -> Handshake {
-        let request = if self.config.rendezvous { Request::Agreement } else { Request::Conclusion };
-        Handshake { request, mss: self.agreement.wire_mss, ..own }
-    }
-
-    fn ack(&mut self, now: Time, form: AckForm) -> Control<'static> {
-        let next = self.receive.point();
-        let (ack_seq, full) = match form {
-            AckForm::Light => {
-                return Control::Ack { ack_seq: AckSeq::LIGHT, ack: Ack { next, detail: None } };
-            }
-            AckForm::Small(ack_seq) => (ack_seq, false),
-            AckForm::Full(ack_seq) => (ack_seq, true),
-        };
-        let target = self.window_target(now);
-        let arrivals = &self.receive.arrivals;
-        let rates = full.then(|| AckRates {
-            receive_rate: arrivals.arrival_rate() as u32,
-            link_capacity: arrivals.capacity() as u32,
-        });
-        let detail = AckDetail {
-            rtt_us: self.rtt.micros(),
-            rtt_var_us: self.rtt.var_micros(),
-            available: self.receive.advertise(target),
-            rates,
-        };
-        Control::Ack { ack_seq, ack: Ack { next, detail: Some(detail) } }
-    }
-
-    fn push_nak(&mut self, now: Time, out: &mut Transmit) {
-        let mut packet = [0; 1500];
-        let space = (self.payload_size() + HEADER_LEN).min(packet.len());
-        let naks = &mut self.outbox.naks;
-        let clock = self.send.clock_us(now);
-        let (len, taken) = write_nak(naks, clock, self.agreement.peer_id, &mut packet[..space]);
-        naks.drain(..taken.max(1));
-        self.counters.naks_sent += 1;
-        out.push_control(&packet[..len]);
-    }
-
-    fn push_control(&mut self, now: Time, control: &Control<'_>, out: &mut Transmit) -> bool {
-        let mut packet = [0; 128];
-        let clock = self.send.clock_us(now).max(1);
-        let dest = self.agreement.peer_id;
-        if let Some(len) = control.write(clock, dest, &mut packet) {
-            out.push_control(&packet[..len]);
-            return true;
-        }
-        let mut packet = vec![0; control.datagram_len().min(CONTROL_SPACE)];
-        match control.write(clock, dest, &mut packet) {
-            Some(len) => {
-                out.push_control(&packet[..len]);
-                true
-            }
-            None => false,
-        }
-    }
-
     /// The first sequence number that the peer has not acknowledged.
     pub fn acknowledged(&self) -> Seq {
         self.send.una()
-    }
-}
-
-/// 7/8 old, 1/8 new; the first sample counts whole, and 0 says nothing.
-fn smooth(value: &mut f64, sample: u32) {
-    let sample = f64::from(sample);
-    if sample > 0.0 {
-        *value = if *value == 0.0 { sample } else { (7.0 * *value + sample) / 8.0 };
     }
 }

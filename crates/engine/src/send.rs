@@ -29,7 +29,7 @@ const MAX_RTO: Duration = Duration::from_secs(1);
 
 /// Windows that may be unacknowledged while a hole is repaired: one on the fly, and one for each of
 /// the round trips that the repair may take if the retransmission is lost as well.
-pub const REPAIR_WINDOWS: u32 = 4;
+const REPAIR_WINDOWS: u32 = 4;
 
 /// What an ACK came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

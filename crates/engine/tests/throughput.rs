@@ -89,8 +89,9 @@ fn a_noisy_long_path() {
 #[test]
 fn a_very_noisy_long_path() {
     let noisy = LinkConfig { loss: "1%".parse().unwrap(), ..link("100M", 40) };
-    let outcome = run(&noisy, "udt:noisy", 20, 3);
-    assert!(outcome.share >= 0.80, "{outcome:#?}");
+    let shares = [1, 2, 3].map(|seed| run(&noisy, "udt:noisy", 15, seed).share);
+    assert!(shares.iter().sum::<f64>() / 3.0 >= 0.80, "{shares:?}");
+    assert!(shares.iter().all(|share| *share >= 0.70), "{shares:?}");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use farhaul_engine::{Config, ConnectionId, EndpointCounters};
 use farhaul_udp::{BufferSizes, canonical};
 
-use crate::connection::{Connection, connect_error};
+use crate::connection::Connection;
+use crate::error::connect_error;
 use crate::options::Options;
 use crate::port::{Port, PortHandle};
 

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use crate::connection::{Connection, WRITE_FAILED};
+use crate::connection::Connection;
+use crate::error::WRITE_FAILED;
 use crate::pool::BLOCK;
 
 impl Connection {

@@ -28,12 +28,15 @@
 
 mod connection;
 mod endpoint;
+mod error;
 mod file;
 mod options;
 mod pool;
 mod port;
+mod receiver;
 #[cfg(feature = "tokio")]
 pub mod tokio;
+mod waiting;
 
 pub use bytes::Bytes;
 pub use connection::{Connection, MessageOptions};

@@ -45,22 +45,22 @@ impl Options {
         self
     }
 
-    /// Most packets the peer may have in flight towards this side, 32 and up; by default as many
-    /// as the receive memory allows.
+    /// Most packets the peer may have in flight towards this side, 32 to 2^24; by default as many as
+    /// the receive memory allows.
     pub fn flow_window(mut self, packets: u32) -> Self {
         self.config.flow_window = Some(packets);
         self
     }
 
-    /// Most bytes of unsent and unacknowledged data; default 256 MiB. The buffer grows with the
-    /// bandwidth-delay product up to this.
+    /// Most bytes of unsent and unacknowledged data, 64 KiB to 1 TiB; default 256 MiB. The buffer
+    /// grows with the bandwidth-delay product up to this.
     pub fn send_memory(mut self, bytes: usize) -> Self {
         self.config.send_memory = bytes;
         self
     }
 
-    /// Most bytes that received data may take until it is read; default 512 MiB. What is not
-    /// needed is not used.
+    /// Most bytes that received data may take until it is read, 128 KiB to 1 TiB; default 512 MiB, half
+    /// of it for the data itself. What is not needed is not used.
     pub fn receive_memory(mut self, bytes: usize) -> Self {
         self.config.receive_memory = bytes;
         self
@@ -93,13 +93,13 @@ impl Options {
         self
     }
 
-    /// How long closing waits until everything is acknowledged; default 180 s.
+    /// How long closing waits until everything is acknowledged, any time; default 180 s.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.config.linger = linger;
         self
     }
 
-    /// How long connecting may take; default 3 s, for a rendezvous 30 s.
+    /// How long connecting may take, any time; default 3 s, for a rendezvous 30 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.config.connect_timeout = Some(timeout);
         self
@@ -124,7 +124,7 @@ impl Options {
         self
     }
 
-    /// Connections that may wait to be accepted; default 128.
+    /// Connections that may wait to be accepted, 1 and up; default 128.
     pub fn backlog(mut self, connections: usize) -> Self {
         self.backlog = Some(connections);
         self

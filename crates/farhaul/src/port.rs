@@ -5,31 +5,22 @@
 //! driver thread receives, keeps the timers, and sends what arrivals and timers release.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker as TaskWaker;
 use std::time::{Duration, Instant};
 
 use farhaul_base::Time;
 use farhaul_engine::{ConnectionId, Endpoint, Events, Transmit};
-use farhaul_udp::{MAX_SEGMENTS, ReceiveSlots, Received, UdpSocket, Waker};
+use farhaul_udp::{MAX_SEGMENTS, UdpSocket, Waker};
 
 use crate::options::Options;
-use crate::pool::{BLOCK, Block, Pool};
+use crate::pool::Pool;
+use crate::receiver::{GATHER, Receiver};
+use crate::waiting::{Hooks, Signal, Tasks};
 
-/// Buffers in one receive call: many while they hold single datagrams, few while receive offload
-/// fills them, so that what was received is handled while it is in the cache.
-const SMALL_SLOTS: usize = 16;
-const LARGE_SLOTS: usize = 2;
-/// While packets come thick and one by one, arrivals are left to gather for so long: a wake-up for
-/// each would cost more than all the rest.
-const GATHER: Duration = Duration::from_micros(200);
-/// What arrives in that time must fit the kernel's buffer with ease.
-const GATHER_BUFFER: usize = 1 << 20;
-/// A receive buffer is kept by reference if it is at least half full.
-const RETAIN_FROM: usize = BLOCK / 2;
 /// Receive calls in a row after which readers are told at last that there is something.
 const CALLS_BEFORE_NOTICE: u32 = 4;
 /// Send calls after which a thread leaves the rest to the driver, or the driver looks at what has
@@ -37,9 +28,6 @@ const CALLS_BEFORE_NOTICE: u32 = 4;
 const CALLS_PER_TURN: usize = 32;
 /// How often the driver looks at its timers while the kernel has no room for what is to be sent.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
-/// A packet that waited longer than this in the kernel tells of a host that was busy or stopped, or
-/// of a clock that was set, and not of the path. It is less than the shortest peer time-out.
-const MAX_AGE: Duration = Duration::from_millis(50);
 /// Bytes of kernel memory that a datagram of 1500 bytes takes in a receive buffer.
 const KERNEL_PACKET: usize = 2304;
 
@@ -98,105 +86,6 @@ pub struct State {
     was_read: bool,
     /// Tasks to be woken once the lock is released: a waker may run anything, even what takes it.
     woken: Vec<TaskWaker>,
-}
-
-/// A condition under the port's lock. Signalling it costs nothing while nobody waits.
-#[derive(Debug, Default)]
-pub struct Signal {
-    condition: Condvar,
-    waiting: AtomicUsize,
-}
-
-impl Signal {
-    /// Waits for the signal, at most until `deadline`; the time-out of a call is an error.
-    pub fn wait<'a>(
-        &self,
-        state: MutexGuard<'a, State>,
-        deadline: Option<Instant>,
-    ) -> io::Result<MutexGuard<'a, State>> {
-        state.check()?;
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let result = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
-            None => Ok(self.condition.wait(state).unwrap_or_else(PoisonError::into_inner)),
-            Some(Duration::ZERO) => {
-                Err(io::Error::new(io::ErrorKind::TimedOut, "the time-out of the call is over"))
-            }
-            Some(left) => Ok(self
-                .condition
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0),
-        };
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        result
-    }
-
-    fn notify(&self) {
-        // Both sides hold the lock, so that nobody begins to wait in between.
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.condition.notify_all();
-        }
-    }
-}
-
-/// Who waits for what on a connection.
-#[derive(Debug, Default)]
-pub struct Hooks {
-    pub readable: Signal,
-    pub writable: Signal,
-    readers: Mutex<Tasks>,
-    writers: Mutex<Tasks>,
-}
-
-/// Tasks that wait, each under the key of what it waits with: a task that comes again, or another
-/// in its place, takes no more room.
-#[derive(Debug, Default)]
-pub struct Tasks(Vec<(u64, TaskWaker)>);
-
-impl Tasks {
-    /// Wakes `task`, and no longer the one that waited with `key` before.
-    #[cfg(feature = "tokio")]
-    pub fn add(&mut self, key: u64, task: &TaskWaker) {
-        match self.0.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, waker)) => waker.clone_from(task),
-            None => self.0.push((key, task.clone())),
-        }
-    }
-
-    /// Nobody waits with `key` any more.
-    #[cfg(feature = "tokio")]
-    pub fn remove(&mut self, key: u64) {
-        self.0.retain(|(k, _)| *k != key);
-    }
-
-    fn take(&mut self, woken: &mut Vec<TaskWaker>) {
-        woken.extend(self.0.drain(..).map(|(_, waker)| waker));
-    }
-}
-
-#[cfg(feature = "tokio")]
-impl Hooks {
-    /// The tasks to wake when there may be something to read.
-    pub fn readers(&self) -> MutexGuard<'_, Tasks> {
-        lock(&self.readers)
-    }
-
-    /// The tasks to wake when there may be room to write, or the connection is set up or over.
-    pub fn writers(&self) -> MutexGuard<'_, Tasks> {
-        lock(&self.writers)
-    }
-}
-
-impl Hooks {
-    fn notify_readers(&self, woken: &mut Vec<TaskWaker>) {
-        self.readable.notify();
-        lock(&self.readers).take(woken);
-    }
-
-    fn notify_writers(&self, woken: &mut Vec<TaskWaker>) {
-        self.writable.notify();
-        lock(&self.writers).take(woken);
-    }
 }
 
 impl State {
@@ -272,7 +161,7 @@ impl State {
 
 /// A mutex whose holder panicked still guards consistent data here: nothing is left half-done
 /// under it but by a bug, and that one has been reported already.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -485,81 +374,6 @@ impl Port {
     }
 }
 
-/// The driver's receive buffers.
-struct Receiver {
-    slots: ReceiveSlots,
-    blocks: Vec<Block>,
-    received: Vec<Received>,
-    /// The last call brought receive-offload buffers.
-    large: bool,
-    /// When the last call brought something, and how often buffers come, per second, smoothed.
-    last_at: Time,
-    rate: f64,
-    /// The last arrival stamp: what comes out of the kernel's queue has come in after it.
-    last_arrival: Time,
-}
-
-impl Receiver {
-    fn new(pool: &Pool) -> Self {
-        Receiver {
-            slots: ReceiveSlots::new(),
-            blocks: (0..SMALL_SLOTS).map(|_| pool.take()).collect(),
-            received: Vec::with_capacity(SMALL_SLOTS),
-            large: false,
-            last_at: Time::ZERO,
-            rate: 0.0,
-            last_arrival: Time::ZERO,
-        }
-    }
-
-    /// Whether several buffers may be expected within [`GATHER`].
-    fn should_gather(&self, port: &Port) -> bool {
-        !self.large
-            && self.rate * GATHER.as_secs_f64() >= 2.0
-            && port.now() - self.last_at < 4 * GATHER
-            && port.socket.buffers().receive >= GATHER_BUFFER
-    }
-
-    /// Takes what has arrived; true if that was all.
-    fn receive(&mut self, port: &Port) -> bool {
-        let count = if self.large { LARGE_SLOTS } else { SMALL_SLOTS };
-        self.received.clear();
-        let mut buffers: Vec<IoSliceMut<'_>> =
-            self.blocks[..count].iter_mut().map(|b| IoSliceMut::new(b.space())).collect();
-        let result = port.socket.receive(&mut self.slots, &mut buffers, &mut self.received);
-        if result.is_err() || self.received.is_empty() {
-            self.large = false;
-            return true;
-        }
-        let now = port.now();
-        let mut state = port.lock();
-        for (index, received) in self.received.iter().enumerate() {
-            if received.len == 0 {
-                continue;
-            }
-            // The time of arrival, not of the call: what measures the path looks at it.
-            let at = arrival(now, received.age, self.last_arrival);
-            self.last_arrival = at;
-            let retain = received.len >= RETAIN_FROM;
-            let block = core::mem::replace(&mut self.blocks[index], port.pool.take());
-            let bytes = block.share(received.len);
-            state.endpoint.handle(at, received.from, &bytes, received.segment, retain);
-        }
-        drop(state);
-        let gap = (now - self.last_at).as_secs_f64().max(1e-6);
-        self.rate += (self.received.len() as f64 / gap - self.rate) / 8.0;
-        self.last_at = now;
-        self.large = self.received.iter().any(|r| r.len >= RETAIN_FROM);
-        self.received.len() < count
-    }
-}
-
-/// When something arrived that is `age` old by the system's clock, which may be set at any time.
-fn arrival(now: Time, age: Duration, not_before: Time) -> Time {
-    let age = age.min(MAX_AGE).as_nanos() as u64;
-    Time::from_nanos(now.as_nanos().saturating_sub(age)).max(not_before).min(now)
-}
-
 /// The driver thread's share of a port: should the thread fail, nobody waits for it.
 struct Driver(Arc<Port>);
 
@@ -613,17 +427,6 @@ impl Drop for PortHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_clock_that_is_set_does_not_move_arrivals() {
-        let (now, before) = (Time::from_secs(100), Time::from_millis(99_990));
-        assert_eq!(arrival(now, Duration::from_millis(3), before), Time::from_millis(99_997));
-        // An hour forward, or a process that was stopped.
-        assert_eq!(arrival(now, Duration::from_secs(3600), before), before);
-        assert_eq!(arrival(now, Duration::MAX, Time::ZERO), Time::from_millis(99_950));
-        // Never in the future.
-        assert_eq!(arrival(now, Duration::ZERO, Time::from_secs(101)), now);
-    }
 
     #[test]
     fn nobody_waits_for_a_driver_that_has_failed() {

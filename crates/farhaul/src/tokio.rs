@@ -17,11 +17,9 @@ use bytes::Bytes;
 use farhaul_engine::{Chunks, ConnectionId, Mode, SendError, Stats};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::{
-    Connection as Blocking, Inner, MessageOptions, closed_error, connect_error, end_of_input,
-    send_error,
-};
+use crate::connection::{Connection as Blocking, Inner, MessageOptions};
 use crate::endpoint::{Endpoint, Listener as BlockingListener};
+use crate::error::{closed_error, connect_error, end_of_input, send_error};
 use crate::options::Options;
 use crate::port::{PortHandle, State};
 

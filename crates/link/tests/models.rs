@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::{Probe, drain};
@@ -236,7 +236,7 @@ fn reordering_by_positions_counts_packets() {
     let config = LinkConfig { reorder: Some("2%:3/1s".parse().unwrap()), ..LinkConfig::default() };
     let mut link = offered(config, 50_000, 100, 10_000);
     let order = ids(&drain(&mut link));
-    let place: HashMap<u64, usize> = order.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+    let place: BTreeMap<u64, usize> = order.iter().enumerate().map(|(at, id)| (*id, at)).collect();
     let mut late = 0;
     for id in 0..49_000u64 {
         let overtakers = (id + 1..id + 20).filter(|later| place[later] < place[&id]).count();

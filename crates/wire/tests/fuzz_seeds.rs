@@ -13,6 +13,7 @@ use std::{env, fs};
 type Files = BTreeMap<String, Vec<u8>>;
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the files are written anew on request")]
 fn seeds_are_the_vectors() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
     let [mut packet, mut nak, mut handshake] = [Files::new(), Files::new(), Files::new()];

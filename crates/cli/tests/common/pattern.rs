@@ -88,6 +88,8 @@ pub struct Checker {
 #[derive(Default)]
 struct Count {
     bytes: u64,
+    /// The longest time between two reads so far, the wait for the first byte left out.
+    longest_pause: Duration,
     ended: bool,
 }
 
@@ -97,8 +99,6 @@ pub struct Checked {
     pub bytes: u64,
     /// The first byte that was not what it should be.
     pub wrong_at: Option<u64>,
-    /// The longest time between two reads, the wait for the first byte and for the end left out.
-    pub longest_pause: Duration,
 }
 
 impl Checker {
@@ -108,7 +108,7 @@ impl Checker {
         let thread = thread::spawn(move || {
             let mut pattern = Pattern::new(seed);
             let (mut got, mut wanted) = (vec![0; BLOCK], vec![0; BLOCK]);
-            let mut seen = Checked { bytes: 0, wrong_at: None, longest_pause: Duration::ZERO };
+            let mut seen = Checked { bytes: 0, wrong_at: None };
             let mut last: Option<Instant> = None;
             loop {
                 let len = from.read(&mut got).expect("a pipe can be read");
@@ -116,14 +116,16 @@ impl Checker {
                 let mut count = mutex.lock().expect("nobody panics with it");
                 count.bytes += len as u64;
                 count.ended = len == 0;
+                let now = Instant::now();
+                if let Some(last) = last.replace(now)
+                    && len > 0
+                {
+                    count.longest_pause = count.longest_pause.max(now - last);
+                }
                 condvar.notify_all();
                 drop(count);
                 if len == 0 {
                     return seen;
-                }
-                let now = Instant::now();
-                if let Some(last) = last.replace(now) {
-                    seen.longest_pause = seen.longest_pause.max(now - last);
                 }
                 pattern.fill(&mut wanted[..len]);
                 if seen.wrong_at.is_none() && got[..len] != wanted[..len] {
@@ -141,6 +143,11 @@ impl Checker {
         let (mutex, condvar) = &*self.count;
         let count = mutex.lock().expect("nobody panics with it");
         drop(condvar.wait_while(count, |c| c.bytes < bytes && !c.ended).expect("as before"));
+    }
+
+    /// The longest time between two reads so far.
+    pub fn longest_pause(&self) -> Duration {
+        self.count.0.lock().expect("nobody panics with it").longest_pause
     }
 
     /// What was seen, at the end of the input.

@@ -93,6 +93,12 @@ impl AckSchedule {
         self.forced = true;
     }
 
+    /// The connection ends: what has arrived up to `point` and is not confirmed to be known to the
+    /// peer is acknowledged now.
+    pub fn settle(&mut self, point: Seq) {
+        self.forced |= point.since(self.confirmed) > 0;
+    }
+
     /// The ACK to send now, if any, when everything before `point` has arrived. `interval`: the
     /// law's own interval in packets, or 0; `window`: packets advertised.
     pub fn poll(

@@ -462,3 +462,29 @@ fn one_buffer_of_many_packets() {
     assert_eq!(bytes(&mut chunks), (20..40).collect::<Vec<u8>>());
     assert_eq!((half.stored(), half.pinned()), (0, 0));
 }
+
+/// A peer that repeats what is settled has not heard of it: it is told again at once.
+#[test]
+fn repetitions_are_answered_before_the_acks_own_time() {
+    let again: [fn(&mut ReceiveHalf); 2] = [
+        |half| {
+            half.on_drop_request(at(30), 1, seq(0), seq(0), true);
+        },
+        |half| {
+            packet(half, at(30), 1, SOLO, true, 2);
+        },
+    ];
+    for again in again {
+        let mut half = messages();
+        half.on_drop_request(at(1), 1, seq(0), seq(0), true);
+        packet(&mut half, at(1), 1, SOLO, true, 2);
+        assert_eq!(read_messages(&mut half), [[1]]);
+        half.acks.on_data(at(1), 1, Duration::from_millis(10), true);
+        let poll = |half: &mut ReceiveHalf, ms| half.acks.poll(at(ms), seq(2), REPEAT, 0, 64);
+        assert!(poll(&mut half, 10).is_some());
+        assert_eq!(poll(&mut half, 30), None, "unanswered, but its time has not come");
+        again(&mut half);
+        assert!(half.acks.timeout(seq(2), REPEAT) <= Some(at(30)));
+        assert!(poll(&mut half, 30).is_some());
+    }
+}

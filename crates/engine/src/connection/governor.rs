@@ -1,0 +1,174 @@
+//! What governs a connection's sending: its law, what the law is told, and the intervals that
+//! follow from the round-trip time.
+
+use core::time::Duration;
+
+use farhaul_base::Time;
+use farhaul_control::{Knobs, Law, SYN, Trace, View};
+
+use super::Connection;
+use super::outgoing::MAX_CUSTOM_MESSAGES;
+use crate::send::retransmission_timeout;
+
+/// Round trips over which the packet-sending period that is really kept is measured. A window that
+/// is full for one, while a hole is repaired, is no reason to set the rate back; a host or a
+/// reader that is too slow is, and that lasts.
+pub const PERIOD_MEASURED_OVER: u32 = 8;
+/// Packets held back for less than this share of the time leave the sending rate what it was.
+const NEGLIGIBLE_SHORTFALL: f64 = 0.02;
+/// How long the highest delivery rate is remembered, at least.
+const PEAK_KEPT: Duration = Duration::from_secs(1);
+/// Packets that a stock peer takes at once however short the path: what the kernel's default
+/// receive buffer holds, and more than two of its light ACKs are apart.
+const STOCK_BURST_ROOM: f64 = 160.0;
+
+/// Packets acknowledged per second, as this side sees it.
+#[derive(Debug)]
+pub struct DeliveryRate {
+    since: Time,
+    packets: u64,
+    pub rate: f64,
+    /// The highest sample of the current span of time and of the one before.
+    peaks: [f64; 2],
+    peak_since: Time,
+}
+
+impl DeliveryRate {
+    pub fn new(now: Time) -> Self {
+        DeliveryRate { since: now, packets: 0, rate: 0.0, peaks: [0.0; 2], peak_since: now }
+    }
+
+    /// The highest sample of the last one to two [`PEAK_KEPT`].
+    pub fn peak(&self) -> f64 {
+        self.peaks[0].max(self.peaks[1])
+    }
+
+    pub fn on_ack(&mut self, now: Time, packets: u32, app_limited: bool, span: Duration) {
+        self.packets += u64::from(packets);
+        let elapsed = now - self.since;
+        if elapsed >= span {
+            let sample = self.packets as f64 / elapsed.as_secs_f64();
+            if !app_limited || sample > self.rate {
+                self.rate =
+                    if self.rate == 0.0 { sample } else { (7.0 * self.rate + sample) / 8.0 };
+            }
+            if now - self.peak_since > PEAK_KEPT {
+                self.peaks = [0.0, self.peaks[0]];
+                self.peak_since = now;
+            }
+            self.peaks[0] = self.peaks[0].max(sample);
+            self.since = now;
+            self.packets = 0;
+        }
+    }
+}
+
+impl Connection {
+    /// What packets due and held back, by a window or by the host, made of the period.
+    pub(super) fn measure_period(&mut self, now: Time, span: Duration) {
+        let (elapsed, share) = self.send.pacer.shortfall(now);
+        if elapsed >= span {
+            let held_back = share > NEGLIGIBLE_SHORTFALL;
+            let period = self.send.pacer.period_ns();
+            self.real_period = (if held_back { period / (1.0 - share) } else { 0.0 }, now);
+            self.send.pacer.reset_shortfall(now);
+        }
+    }
+
+    pub(super) fn tell_law(
+        &mut self,
+        now: Time,
+        event: impl FnOnce(&mut dyn Law, &View, &mut Knobs),
+    ) {
+        self.tell_law_limited(now, !self.send.buffer.has_unsent(), event);
+    }
+
+    pub(super) fn tell_law_limited(
+        &mut self,
+        now: Time,
+        app_limited: bool,
+        event: impl FnOnce(&mut dyn Law, &View, &mut Knobs),
+    ) {
+        let view = self.view(now, app_limited);
+        event(self.law.as_mut(), &view, &mut self.knobs);
+        self.send.set_window(self.knobs.window.min(self.start_window()));
+        self.send.pacer.set_period_ns(self.knobs.period_ns);
+        self.send.pacer.pause(self.knobs.pause_until);
+        for message in self.knobs.messages.drain(..) {
+            if self.outbox.custom.len() < MAX_CUSTOM_MESSAGES {
+                self.outbox.custom.push_back(message);
+            }
+        }
+    }
+
+    /// The most to have in flight while nothing paces. A peer of ours opens its flow window no
+    /// further than it serves (gu05 §3.4, and [`Connection::window_target`]); a stock peer opens it
+    /// all, and slow start would fill it within a few round trips, most of it to be lost.
+    pub(super) fn start_window(&self) -> f64 {
+        if !self.stock || self.knobs.period_ns > 0.0 {
+            return f64::MAX;
+        }
+        let rtt = self.rtt.min().unwrap_or(self.rtt.smoothed());
+        2.0 * self.delivery.peak() * rtt.as_secs_f64() + STOCK_BURST_ROOM
+    }
+
+    pub(super) fn view(&self, now: Time, app_limited: bool) -> View {
+        // It corrects the law once: the step that follows starts from the corrected period.
+        let (real_period, measured_at) = self.real_period;
+        let real_period = if now - measured_at < SYN { real_period } else { 0.0 };
+        let ipv6_extra = self.config.mss - self.config.wire_mss(self.peer.ip());
+        View {
+            now,
+            rtt: self.knobs.rtt.unwrap_or(self.rtt.smoothed()),
+            rtt_var: self.rtt.variation(),
+            rtt_min: self.rtt.min().unwrap_or(Duration::MAX),
+            // Stock takes the time between packets for the speed of their arrival, which for those
+            // of one send call is that of memory.
+            arrival_rate: if self.stock { self.delivery.peak() } else { self.arrival_rate },
+            delivery_rate: self.delivery.rate,
+            capacity: self.capacity,
+            real_period_ns: self.send.pacer.period_ns().max(real_period),
+            mss: self.agreement.wire_mss + ipv6_extra,
+            in_flight: self.send.buffer.in_flight(),
+            flow_window: self.send.flow_window(),
+            max_window: self.agreement.flight_flag,
+            largest_sent: self.send.next_seq().prev(),
+            largest_acked: self.send.una().prev(),
+            app_limited,
+            trace: Trace {
+                packets_sent: self.send.packets_sent,
+                packets_retransmitted: self.send.packets_retransmitted,
+                packets_lost: self.send.packets_lost,
+                acks: self.counters.acks_received,
+                naks: self.counters.naks_received,
+            },
+        }
+    }
+
+    /// Packets worth having in flight towards this side: twice the bandwidth-delay product, so
+    /// that the peer can double its rate each round trip, and what this host takes at once. What
+    /// waits behind a hole is in flight no more.
+    pub(super) fn window_target(&mut self, now: Time) -> u32 {
+        let Some(rtt) = self.rtt.min() else { return u32::MAX };
+        let span = rtt.max(SYN).as_nanos() as u64;
+        let peak = self.receive.arrivals.peak_rate(now, span);
+        let product = 2.0 * peak * rtt.as_secs_f64();
+        (product.min(1e9) as u32) + self.config.burst_room + self.receive.waiting()
+    }
+
+    pub(super) fn rto(&self) -> Duration {
+        self.knobs.rto.unwrap_or_else(|| retransmission_timeout(self.rtt.timeout()))
+    }
+
+    /// An ACK unanswered is sent again when its ACK2 should have come; a peer that claims a round
+    /// trip of a microsecond does not get one each microsecond.
+    pub(super) fn ack_repeat(&self) -> Duration {
+        self.rtt.timeout().max(SYN)
+    }
+
+    /// A loss reported is reported again when its retransmission should have come: it waits for
+    /// the peer's turn as well as for the round trip.
+    pub(super) fn nak_interval(&self) -> Duration {
+        self.rtt.timeout().max(SYN) + SYN
+    }
+}

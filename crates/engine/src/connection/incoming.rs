@@ -1,0 +1,269 @@
+//! What a connection receives: packets to its halves, and what follows from them.
+
+use bytes::Bytes;
+use farhaul_base::Time;
+use farhaul_control::{SYN, SentPacket};
+use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossReport, Packet, Request};
+
+use super::governor::PERIOD_MEASURED_OVER;
+use super::outgoing::MAX_NAK_RANGES;
+use super::{CloseReason, Connection, Life};
+use crate::receive::Payload;
+use crate::send::AckOutcome;
+
+/// Packets, the first of a connection, that a stock peer may not have been ready for.
+const STOCK_DEAF_FOR: i32 = 64;
+
+impl Connection {
+    /// Datagrams of one receive-offload buffer, `bytes[range]`, each of `segment` bytes but the
+    /// last, all from the peer and for this connection. `retain`: `bytes` may be kept by reference.
+    pub(crate) fn handle(
+        &mut self,
+        now: Time,
+        bytes: &Bytes,
+        range: core::ops::Range<usize>,
+        segment: usize,
+        retain: bool,
+    ) {
+        if self.is_over() {
+            self.answer_late(&bytes[range.start..range.end.min(range.start + segment)]);
+            return;
+        }
+        self.last_heard = now;
+        let mut batch = None;
+        let mut data = 0;
+        let mut burst_ends = false;
+        let mut start = range.start;
+        while start < range.end {
+            let end = (start + segment).min(range.end);
+            match Packet::parse(&bytes[start..end]) {
+                // A peer may take this side's MSS for its own, and no more.
+                Ok(Packet::Data(_, payload)) if payload.len() > self.most_payload => {
+                    self.counters.invalid += 1;
+                }
+                Ok(Packet::Data(header, payload)) => {
+                    data += 1;
+                    burst_ends = payload.len() < self.payload_size();
+                    let at = (end - payload.len()) as u32;
+                    self.on_data(now, bytes, &header, at, payload.len(), retain, &mut batch);
+                }
+                Ok(Packet::Control(control)) => {
+                    self.on_control(now, &control.body, control.timestamp);
+                }
+                Err(_) => self.counters.invalid += 1,
+            }
+            start = end;
+        }
+        if data > 0 {
+            self.receive.close_batch(now, batch.filter(|_| retain));
+            self.receive.acks.on_data(now, data, self.knobs.ack_period, burst_ends);
+            self.report_losses(now);
+            self.events.readable |= self.receive.readable();
+        }
+        self.schedule_ack(now);
+        self.advance_life(now);
+    }
+
+    /// The peer goes on after the end: it has not heard of it.
+    pub(super) fn answer_late(&mut self, datagram: &[u8]) {
+        self.outbox.shutdown |= match Packet::parse(datagram) {
+            Ok(Packet::Data(..)) => true,
+            Ok(Packet::Control(control)) => !matches!(control.body, Control::Shutdown),
+            Err(_) => false,
+        };
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one packet's fields, unpacked on the hot path")]
+    pub(super) fn on_data(
+        &mut self,
+        now: Time,
+        bytes: &Bytes,
+        header: &DataHeader,
+        at: u32,
+        len: usize,
+        retain: bool,
+        batch: &mut Option<u32>,
+    ) {
+        let payload = if !self.receive.wants(header.seq) {
+            // Counted, not stored.
+            Payload { batch: 0, start: 0, len: len as u16 }
+        } else if retain {
+            let batch = *batch.get_or_insert_with(|| self.receive.open_batch(bytes.clone()));
+            Payload { batch, start: at, len: len as u16 }
+        } else {
+            let copy = Bytes::copy_from_slice(&bytes[at as usize..at as usize + len]);
+            Payload { batch: self.receive.open_batch(copy), start: 0, len: len as u16 }
+        };
+        self.receive.on_data(now, header, payload);
+        if self.law.watches_packets() {
+            let packet = SentPacket {
+                seq: header.seq,
+                len: len as u32,
+                timestamp: header.timestamp,
+                retransmission: false,
+            };
+            self.tell_law(now, |law, view, knobs| law.on_packet_received(&packet, view, knobs));
+        }
+    }
+
+    pub(super) fn on_control(&mut self, now: Time, control: &Control<'_>, timestamp: u32) {
+        if matches!(control, Control::Ack { .. } | Control::Nak(_)) {
+            self.stock = timestamp == 0;
+        }
+        match control {
+            Control::Ack { ack_seq, ack } => self.on_ack(now, *ack_seq, ack),
+            Control::Nak(report) => self.on_nak(now, report),
+            Control::Ack2 { ack_seq } => {
+                if let Some(rtt) = self.receive.acks.on_ack2(now, *ack_seq) {
+                    self.rtt.update(now, rtt.as_micros().min(u128::from(u32::MAX)) as u32);
+                }
+            }
+            Control::DropRequest { message, first, last } => {
+                // The stock library leaves the time stamp of control packets zero; it is also the
+                // one whose range is too long.
+                let exact = timestamp != 0;
+                if self.receive.on_drop_request(now, message.value(), *first, *last, exact) {
+                    self.receive.acks.on_data(now, 0, self.knobs.ack_period, true);
+                } else {
+                    self.counters.invalid += 1;
+                }
+                self.events.readable |= self.receive.readable();
+            }
+            Control::Handshake(handshake) => {
+                // A peer that has not heard that the connection stands. A final answer is not
+                // answered, or two of them would go to and fro for ever.
+                self.outbox.handshake |= match handshake.request {
+                    Request::Hello => true,
+                    Request::Rendezvous | Request::Conclusion => self.config.rendezvous,
+                    _ => false,
+                };
+            }
+            Control::Shutdown => self.on_shutdown(now),
+            Control::ErrorSignal { code } => {
+                self.peer_error = Some(*code);
+                self.events.writable = true;
+            }
+            Control::User { subtype, info, payload } => {
+                self.tell_law(now, |law, view, knobs| {
+                    law.on_custom_message(*subtype, *info, payload, view, knobs);
+                });
+            }
+            Control::KeepAlive | Control::CongestionWarning | Control::Unknown { .. } => {}
+        }
+    }
+
+    pub(super) fn on_ack(&mut self, now: Time, ack_seq: AckSeq, ack: &Ack) {
+        let available = ack.detail.map(|d| d.available);
+        let outcome = self.send.on_ack(now, ack.next, available);
+        if outcome == AckOutcome::Impossible {
+            self.counters.invalid += 1;
+            return;
+        }
+        self.counters.acks_received += 1;
+        if let Some(detail) = ack.detail {
+            self.answer_ack(now, ack_seq, detail.rates.is_some());
+            // The values before any measurement say nothing.
+            if (detail.rtt_us, detail.rtt_var_us) != (100_000, 50_000) {
+                self.rtt.update(now, detail.rtt_us);
+            }
+            if let Some(rates) = detail.rates {
+                smooth(&mut self.arrival_rate, rates.receive_rate);
+                smooth(&mut self.capacity, rates.link_capacity);
+            }
+        }
+        let AckOutcome::Advanced(packets) = outcome else { return };
+        self.send.set_round_trip(self.rtt.smoothed() + SYN);
+        let span = self.rtt.smoothed().max(SYN);
+        self.measure_period(now, span * PERIOD_MEASURED_OVER);
+        let app_limited = self.send.take_app_limited();
+        self.delivery.on_ack(now, packets, app_limited, span);
+        let next = ack.next;
+        self.tell_law_limited(now, app_limited, |law, view, knobs| law.on_ack(next, view, knobs));
+        self.send.resend_silent_hole(now, self.rto(), self.stock);
+        if self.send.buffer.is_empty() {
+            self.events.flushed = true;
+        }
+        if self.was_full && self.send_space() >= self.send_limit() / 4 {
+            self.was_full = false;
+            self.events.writable = true;
+        }
+    }
+
+    /// Every numbered ACK wants an ACK2; for the small ones between, one a SYN interval will do.
+    pub(super) fn answer_ack(&mut self, now: Time, ack_seq: AckSeq, full: bool) {
+        if full || self.outbox.last_ack2.is_none_or(|at| now - at >= SYN) {
+            self.outbox.ack2 = Some(ack_seq);
+            self.outbox.last_ack2 = Some(now);
+        }
+    }
+
+    pub(super) fn on_nak(&mut self, now: Time, report: &LossReport<'_>) {
+        // What a report may name is in flight: the sum bounds the work that it can cause.
+        let named: u64 = report.ranges().map(|r| u64::from(r.len())).sum();
+        // A report that comes sooner after a retransmission left before that could arrive.
+        let steady = self.rtt.smoothed().saturating_sub(self.rtt.variation());
+        let fresh = self.rtt.min().map_or(steady, |least| least.max(steady));
+        let mut lost = Vec::new();
+        let mut valid = named <= u64::from(self.send.buffer.in_flight()) + 65_536;
+        if valid {
+            // A damaged sequence number makes the peer miss what was never sent; what else it
+            // misses is none the less to be sent again.
+            for range in report.ranges() {
+                match self.send.on_loss_report(now, range, fresh) {
+                    Ok(range) => lost.extend(range),
+                    Err(()) => valid = false,
+                }
+            }
+        }
+        self.counters.naks_received += 1;
+        self.counters.invalid += u64::from(!valid);
+        if self.stock {
+            // What comes before it has noticed that it is connected, stock drops: no congestion.
+            lost.retain(|range| range.last.since(self.agreement.isn) >= STOCK_DEAF_FOR);
+        }
+        if !lost.is_empty() {
+            self.tell_law(now, |law, view, knobs| law.on_loss(&lost, view, knobs));
+        }
+    }
+
+    pub(super) fn on_shutdown(&mut self, now: Time) {
+        match self.life {
+            // Its own, or the answer to this side's.
+            Life::ShuttingDown { reason, .. } => self.end(now, reason),
+            Life::Open | Life::Lingering { .. } => {
+                // The answer tells a peer of ours to stop repeating; a stock peer ignores it.
+                self.outbox.shutdown = true;
+                self.end(now, CloseReason::Peer);
+            }
+            Life::Over(_) => {}
+        }
+    }
+
+    pub(super) fn report_losses(&mut self, now: Time) {
+        // A socket that takes nothing for long: what waits is reported again anyway.
+        if self.outbox.naks.len() > MAX_NAK_RANGES {
+            self.outbox.naks.clear();
+        }
+        let repeat = self.nak_interval();
+        self.receive.report_losses(now, repeat, &mut self.outbox.naks);
+    }
+
+    pub(super) fn schedule_ack(&mut self, now: Time) {
+        if self.outbox.ack.is_some() {
+            return;
+        }
+        let point = self.receive.point();
+        let target = self.window_target(now).min(self.receive.capacity());
+        let repeat = self.ack_repeat();
+        let interval = self.knobs.ack_interval;
+        self.outbox.ack = self.receive.acks.poll(now, point, repeat, interval, target);
+    }
+}
+
+/// 7/8 old, 1/8 new; the first sample counts whole, and 0 says nothing.
+fn smooth(value: &mut f64, sample: u32) {
+    let sample = f64::from(sample);
+    if sample > 0.0 {
+        *value = if *value == 0.0 { sample } else { (7.0 * *value + sample) / 8.0 };
+    }
+}

@@ -1,0 +1,193 @@
+//! What a connection sends: control packets that wait, then data.
+
+use std::collections::VecDeque;
+
+use farhaul_base::Time;
+use farhaul_control::CustomMessage;
+use farhaul_wire::{
+    Ack, AckDetail, AckRates, AckSeq, Control, HEADER_LEN, Handshake, LossRange, Request, write_nak,
+};
+
+use super::{Connection, Life};
+use crate::handshake::own_fields;
+use crate::receive::AckForm;
+use crate::transmit::Transmit;
+
+/// Peer laws' messages that wait to be sent.
+pub const MAX_CUSTOM_MESSAGES: usize = 64;
+/// Ranges of losses that wait to be reported.
+pub const MAX_NAK_RANGES: usize = 1 << 16;
+/// The longest control packet.
+const CONTROL_SPACE: usize = 65_507;
+
+/// Control packets that wait to be sent.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub handshake: bool,
+    pub ack: Option<AckForm>,
+    pub ack2: Option<AckSeq>,
+    pub last_ack2: Option<Time>,
+    pub naks: Vec<LossRange>,
+    pub keep_alive: bool,
+    pub shutdown: bool,
+    pub error: Option<u32>,
+    pub custom: VecDeque<CustomMessage>,
+}
+
+impl Outbox {
+    pub fn is_empty(&self) -> bool {
+        !self.handshake
+            && self.ack.is_none()
+            && self.ack2.is_none()
+            && self.naks.is_empty()
+            && !self.keep_alive
+            && !self.shutdown
+            && self.error.is_none()
+            && self.custom.is_empty()
+    }
+}
+
+impl Connection {
+    /// Fills `out` with what may leave now; returns whether there is something.
+    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Transmit) -> bool {
+        out.clear(self.peer);
+        if self.poll_control(now, out) {
+            self.last_sent = now;
+            return true;
+        }
+        if matches!(self.life, Life::Over(_) | Life::ShuttingDown { .. }) {
+            return false;
+        }
+        let segments = self.segments();
+        let dest = self.agreement.peer_id;
+        let count = if self.law.watches_packets() {
+            let mut sent = Vec::new();
+            let mut note = |packet| sent.push(packet);
+            let count = self.send.fill(now, dest, segments, out, Some(&mut note));
+            for packet in &sent {
+                self.tell_law(now, |law, view, knobs| law.on_packet_sent(packet, view, knobs));
+            }
+            count
+        } else {
+            self.send.fill(now, dest, segments, out, None)
+        };
+        if count > 0 {
+            self.last_sent = now;
+            return true;
+        }
+        // Choosing what to send may have given messages up.
+        self.poll_control(now, out)
+    }
+
+    /// Packets of one call.
+    pub(super) fn segments(&self) -> usize {
+        let segment = self.payload_size() + HEADER_LEN;
+        (65_507 / segment).clamp(1, self.config.max_segments as usize)
+    }
+
+    pub(super) fn poll_control(&mut self, now: Time, out: &mut Transmit) -> bool {
+        if self.outbox.is_empty() {
+            return self.poll_drop(now, out);
+        }
+        if core::mem::take(&mut self.outbox.handshake) {
+            let own = own_fields(self.id, self.peer, self.agreement.isn, &self.config);
+            let answer = self.handshake_answer(own);
+            return self.push_control(now, &Control::Handshake(answer), out);
+        }
+        if let Some(form) = self.outbox.ack.take() {
+            let ack = self.ack(now, form);
+            self.counters.acks_sent += 1;
+            return self.push_control(now, &ack, out);
+        }
+        if !self.outbox.naks.is_empty() {
+            self.push_nak(now, out);
+            return true;
+        }
+        if let Some(ack_seq) = self.outbox.ack2.take() {
+            return self.push_control(now, &Control::Ack2 { ack_seq }, out);
+        }
+        if let Some(code) = self.outbox.error.take() {
+            return self.push_control(now, &Control::ErrorSignal { code }, out);
+        }
+        if let Some(message) = self.outbox.custom.pop_front() {
+            let CustomMessage { subtype, info, payload } = message;
+            let payload = &payload[..payload.len().min(self.payload_size())];
+            return self.push_control(now, &Control::User { subtype, info, payload }, out);
+        }
+        if core::mem::take(&mut self.outbox.shutdown) {
+            return self.push_control(now, &Control::Shutdown, out);
+        }
+        self.outbox.keep_alive = false;
+        self.push_control(now, &Control::KeepAlive, out)
+    }
+
+    pub(super) fn poll_drop(&mut self, now: Time, out: &mut Transmit) -> bool {
+        let Some(notice) = self.send.take_drop() else { return false };
+        let (message, first, last) = (notice.message, notice.first, notice.last);
+        self.push_control(now, &Control::DropRequest { message, first, last }, out)
+    }
+
+    /// The answer to a handshake that comes once more: a peer that has not heard the first one.
+    pub(super) fn handshake_answer(&self, own: Handshake) -> Handshake {
+        let request = if self.config.rendezvous { Request::Agreement } else { Request::Conclusion };
+        Handshake { request, mss: self.agreement.wire_mss, ..own }
+    }
+
+    pub(super) fn ack(&mut self, now: Time, form: AckForm) -> Control<'static> {
+        let next = self.receive.point();
+        let (ack_seq, full) = match form {
+            AckForm::Light => {
+                return Control::Ack { ack_seq: AckSeq::LIGHT, ack: Ack { next, detail: None } };
+            }
+            AckForm::Small(ack_seq) => (ack_seq, false),
+            AckForm::Full(ack_seq) => (ack_seq, true),
+        };
+        let target = self.window_target(now);
+        let arrivals = &self.receive.arrivals;
+        let rates = full.then(|| AckRates {
+            receive_rate: arrivals.arrival_rate() as u32,
+            link_capacity: arrivals.capacity() as u32,
+        });
+        let detail = AckDetail {
+            rtt_us: self.rtt.micros(),
+            rtt_var_us: self.rtt.var_micros(),
+            available: self.receive.advertise(target),
+            rates,
+        };
+        Control::Ack { ack_seq, ack: Ack { next, detail: Some(detail) } }
+    }
+
+    pub(super) fn push_nak(&mut self, now: Time, out: &mut Transmit) {
+        let mut packet = [0; 1500];
+        let space = (self.payload_size() + HEADER_LEN).min(packet.len());
+        let naks = &mut self.outbox.naks;
+        let clock = self.send.clock_us(now);
+        let (len, taken) = write_nak(naks, clock, self.agreement.peer_id, &mut packet[..space]);
+        naks.drain(..taken.max(1));
+        self.counters.naks_sent += 1;
+        out.push_control(&packet[..len]);
+    }
+
+    pub(super) fn push_control(
+        &mut self,
+        now: Time,
+        control: &Control<'_>,
+        out: &mut Transmit,
+    ) -> bool {
+        let mut packet = [0; 128];
+        let clock = self.send.clock_us(now).max(1);
+        let dest = self.agreement.peer_id;
+        if let Some(len) = control.write(clock, dest, &mut packet) {
+            out.push_control(&packet[..len]);
+            return true;
+        }
+        let mut packet = vec![0; control.datagram_len().min(CONTROL_SPACE)];
+        match control.write(clock, dest, &mut packet) {
+            Some(len) => {
+                out.push_control(&packet[..len]);
+                true
+            }
+            None => false,
+        }
+    }
+}

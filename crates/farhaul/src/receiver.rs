@@ -1,0 +1,116 @@
+//! The driver's receiving: buffers, arrival times, and when to let arrivals gather.
+
+use std::io::IoSliceMut;
+use std::time::Duration;
+
+use farhaul_base::Time;
+use farhaul_udp::{ReceiveSlots, Received};
+
+use crate::pool::{BLOCK, Block, Pool};
+use crate::port::Port;
+
+/// Buffers in one receive call: many while they hold single datagrams, few while receive offload
+/// fills them, so that what was received is handled while it is in the cache.
+const SMALL_SLOTS: usize = 16;
+const LARGE_SLOTS: usize = 2;
+/// While packets come thick and one by one, arrivals are left to gather for so long: a wake-up for
+/// each would cost more than all the rest.
+pub const GATHER: Duration = Duration::from_micros(200);
+/// What arrives in that time must fit the kernel's buffer with ease.
+const GATHER_BUFFER: usize = 1 << 20;
+/// A receive buffer is kept by reference if it is at least half full.
+const RETAIN_FROM: usize = BLOCK / 2;
+/// A packet that waited longer than this in the kernel tells of a host that was busy or stopped, or
+/// of a clock that was set, and not of the path. It is less than the shortest peer time-out.
+const MAX_AGE: Duration = Duration::from_millis(50);
+
+/// The driver's receive buffers.
+pub struct Receiver {
+    slots: ReceiveSlots,
+    blocks: Vec<Block>,
+    received: Vec<Received>,
+    /// The last call brought receive-offload buffers.
+    large: bool,
+    /// When the last call brought something, and how often buffers come, per second, smoothed.
+    last_at: Time,
+    rate: f64,
+    /// The last arrival stamp: what comes out of the kernel's queue has come in after it.
+    last_arrival: Time,
+}
+
+impl Receiver {
+    pub fn new(pool: &Pool) -> Self {
+        Receiver {
+            slots: ReceiveSlots::new(),
+            blocks: (0..SMALL_SLOTS).map(|_| pool.take()).collect(),
+            received: Vec::with_capacity(SMALL_SLOTS),
+            large: false,
+            last_at: Time::ZERO,
+            rate: 0.0,
+            last_arrival: Time::ZERO,
+        }
+    }
+
+    /// Whether several buffers may be expected within [`GATHER`].
+    pub fn should_gather(&self, port: &Port) -> bool {
+        !self.large
+            && self.rate * GATHER.as_secs_f64() >= 2.0
+            && port.now() - self.last_at < 4 * GATHER
+            && port.socket.buffers().receive >= GATHER_BUFFER
+    }
+
+    /// Takes what has arrived; true if that was all.
+    pub fn receive(&mut self, port: &Port) -> bool {
+        let count = if self.large { LARGE_SLOTS } else { SMALL_SLOTS };
+        self.received.clear();
+        let mut buffers: Vec<IoSliceMut<'_>> =
+            self.blocks[..count].iter_mut().map(|b| IoSliceMut::new(b.space())).collect();
+        let result = port.socket.receive(&mut self.slots, &mut buffers, &mut self.received);
+        if result.is_err() || self.received.is_empty() {
+            self.large = false;
+            return true;
+        }
+        let now = port.now();
+        let mut state = port.lock();
+        for (index, received) in self.received.iter().enumerate() {
+            if received.len == 0 {
+                continue;
+            }
+            // The time of arrival, not of the call: what measures the path looks at it.
+            let at = arrival(now, received.age, self.last_arrival);
+            self.last_arrival = at;
+            let retain = received.len >= RETAIN_FROM;
+            let block = core::mem::replace(&mut self.blocks[index], port.pool.take());
+            let bytes = block.share(received.len);
+            state.endpoint.handle(at, received.from, &bytes, received.segment, retain);
+        }
+        drop(state);
+        let gap = (now - self.last_at).as_secs_f64().max(1e-6);
+        self.rate += (self.received.len() as f64 / gap - self.rate) / 8.0;
+        self.last_at = now;
+        self.large = self.received.iter().any(|r| r.len >= RETAIN_FROM);
+        self.received.len() < count
+    }
+}
+
+/// When something arrived that is `age` old by the system's clock, which may be set at any time.
+fn arrival(now: Time, age: Duration, not_before: Time) -> Time {
+    let age = age.min(MAX_AGE).as_nanos() as u64;
+    Time::from_nanos(now.as_nanos().saturating_sub(age)).max(not_before).min(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_does_not_move_arrivals() {
+        let (now, before) = (Time::from_secs(100), Time::from_millis(99_990));
+        assert_eq!(arrival(now, Duration::from_millis(3), before), Time::from_millis(99_997));
+        // An hour forward, or a process that was stopped.
+        assert_eq!(arrival(now, Duration::from_secs(3600), before), before);
+        assert_eq!(arrival(now, Duration::MAX, Time::ZERO), Time::from_millis(99_950));
+        // Never in the future.
+        assert_eq!(arrival(now, Duration::ZERO, Time::from_secs(101)), now);
+    }
+}
