@@ -1,6 +1,7 @@
 //! A connection that is set up: it routes packets to its halves, tells its law of events, keeps
 //! the timers and ends.
 
+mod doubts;
 mod governor;
 mod incoming;
 mod outgoing;
@@ -13,6 +14,7 @@ use farhaul_base::Time;
 use farhaul_control::{Knobs, Law};
 use farhaul_wire::{HEADER_LEN, Seq};
 
+use self::doubts::Doubts;
 use self::governor::DeliveryRate;
 use self::outgoing::Outbox;
 use crate::config::{Config, Mode, payload_size};
@@ -118,6 +120,7 @@ pub struct Connection {
     capacity: f64,
     /// The peer is the stock library, which leaves the time stamp of control packets zero.
     stock: bool,
+    doubts: Doubts,
     delivery: DeliveryRate,
     /// The packet-sending period that was really kept, nanoseconds, where it was longer than the
     /// one in force, and when that was measured.
@@ -183,6 +186,7 @@ impl Connection {
             arrival_rate: 0.0,
             capacity: 0.0,
             stock: false,
+            doubts: Doubts::default(),
             delivery: DeliveryRate::new(now),
             real_period: (0.0, now),
             outbox: Outbox::default(),
@@ -441,6 +445,7 @@ impl Connection {
                 self.tell_law(now, |law, view, knobs| law.on_timeout(view, knobs));
             }
         }
+        self.lose_doubted(now);
         self.report_losses(now);
         self.schedule_ack(now);
         if now - self.last_sent >= self.config.keep_alive {
@@ -465,6 +470,7 @@ impl Connection {
             self.send.next_send(),
             self.receive.acks.timeout(self.receive.point(), self.ack_repeat()),
             self.receive.gaps.timeout(self.nak_interval()),
+            self.doubts.timeout(),
         ];
         timers.into_iter().flatten().min()
     }

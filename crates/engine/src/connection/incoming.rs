@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use farhaul_base::Time;
 use farhaul_control::{SYN, SentPacket};
-use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossReport, Packet, Request};
+use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Packet, Request};
 
 use super::governor::PERIOD_MEASURED_OVER;
 use super::outgoing::MAX_NAK_RANGES;
@@ -172,6 +172,11 @@ impl Connection {
             }
         }
         let AckOutcome::Advanced(packets) = outcome else { return };
+        if self.stock {
+            // Half the round trip, for a stock peer's first reports of it are too long.
+            let least = self.rtt.min().unwrap_or_default() / 2;
+            self.doubts.on_ack(now, ack.next, least);
+        }
         self.send.set_round_trip(self.rtt.smoothed() + SYN);
         let span = self.rtt.smoothed().max(SYN);
         self.measure_period(now, span * PERIOD_MEASURED_OVER);
@@ -200,30 +205,49 @@ impl Connection {
     pub(super) fn on_nak(&mut self, now: Time, report: &LossReport<'_>) {
         // What a report may name is in flight: the sum bounds the work that it can cause.
         let named: u64 = report.ranges().map(|r| u64::from(r.len())).sum();
-        // A report that comes sooner after a retransmission left before that could arrive.
-        let steady = self.rtt.smoothed().saturating_sub(self.rtt.variation());
-        let fresh = self.rtt.min().map_or(steady, |least| least.max(steady));
-        let mut lost = Vec::new();
         let mut valid = named <= u64::from(self.send.buffer.in_flight()) + 65_536;
         if valid {
-            // A damaged sequence number makes the peer miss what was never sent; what else it
-            // misses is none the less to be sent again.
-            for range in report.ranges() {
-                match self.send.on_loss_report(now, range, fresh) {
-                    Ok(range) => lost.extend(range),
-                    Err(()) => valid = false,
-                }
-            }
+            let (stock, doubts) = (self.stock, &mut self.doubts);
+            let ranges: Vec<LossRange> =
+                report.ranges().filter(|range| !(stock && doubts.wait(now, *range))).collect();
+            valid = self.lose(now, &ranges);
         }
         self.counters.naks_received += 1;
         self.counters.invalid += u64::from(!valid);
+    }
+
+    /// Reports that were doubted, and that nothing has refuted.
+    pub(super) fn lose_doubted(&mut self, now: Time) {
+        while let Some(range) = self.doubts.due(now) {
+            let valid = self.lose(now, &[range]);
+            self.counters.invalid += u64::from(!valid);
+        }
+    }
+
+    /// Takes the packets of `ranges` for lost, but those that were never sent, for which it returns
+    /// false: a damaged sequence number makes the peer miss such ones, and what else it misses is
+    /// none the less to be sent again.
+    fn lose(&mut self, now: Time, ranges: &[LossRange]) -> bool {
+        // A report that comes sooner after a retransmission left before that could arrive.
+        let steady = self.rtt.smoothed().saturating_sub(self.rtt.variation());
+        let fresh = self.rtt.min().map_or(steady, |least| least.max(steady));
+        let mut valid = true;
+        let mut lost = Vec::new();
+        for range in ranges {
+            match self.send.on_loss_report(now, *range, fresh) {
+                Ok(range) => lost.extend(range),
+                Err(()) => valid = false,
+            }
+        }
         if self.stock {
+            lost.iter().for_each(|range| self.doubts.believe(now, range.last));
             // What comes before it has noticed that it is connected, stock drops: no congestion.
             lost.retain(|range| range.last.since(self.agreement.isn) >= STOCK_DEAF_FOR);
         }
         if !lost.is_empty() {
             self.tell_law(now, |law, view, knobs| law.on_loss(&lost, view, knobs));
         }
+        valid
     }
 
     pub(super) fn on_shutdown(&mut self, now: Time) {
