@@ -96,7 +96,13 @@ fn keys_of_the_perf_report() {
             keys.iter().for_each(|key| assert!(interval[key].is_number(), "intervals: {key}"));
         }
         let keys = [
-            "sent", "retransmitted", "received", "lost", "reordered", "duplicate", "ack_sent",
+            "sent",
+            "retransmitted",
+            "received",
+            "lost",
+            "reordered",
+            "duplicate",
+            "ack_sent",
             "nak_sent",
         ];
         keys.iter().for_each(|key| assert!(report["packets"][key].is_u64(), "packets: {key}"));

@@ -87,11 +87,8 @@ fn file_calls_of_the_library() {
     let path = |name: &str| folder.path().join(name);
     fs::write(path("data.bin"), pattern::bytes(3, SIZE)).expect("a file");
 
-    let server = stock.start_within(
-        &["file-server", "0", "--print-port"],
-        LIMIT,
-        Some(folder.path()),
-    );
+    let server =
+        stock.start_within(&["file-server", "0", "--print-port"], LIMIT, Some(folder.path()));
     let addr = announced(&server, "127.0.0.1");
     let mut connection = Connection::connect(addr, &Options::new()).expect("a connection");
     connection.write_all(&8u32.to_le_bytes()).expect("a connection takes it");

@@ -23,12 +23,7 @@ fn lines(count: usize, size: usize) -> Vec<(u64, Vec<u8>)> {
 
 /// Sends lines to a stock receiver, with `options` for farhaul. Returns the indices in the order in
 /// which they came; none came damaged or twice.
-fn send_lines(
-    stock: &Stock,
-    path: Path,
-    lines: &[(u64, Vec<u8>)],
-    options: &[&str],
-) -> Vec<u64> {
+fn send_lines(stock: &Stock, path: Path, lines: &[(u64, Vec<u8>)], options: &[&str]) -> Vec<u64> {
     let (receiver, addr) = stock.serve(&["msg-recv"]);
     let relay = path.to(addr);
     let addr = relay.local_addr().to_string();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::path::Path;
 use common::pattern::{Checker, feed};
-use common::process::{Ended, Process};
+use common::process::Process;
 use common::stock::Stock;
 use common::{long, stock_or_skip, turn};
 

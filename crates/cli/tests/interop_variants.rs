@@ -206,7 +206,8 @@ fn perf_source_to_stock() {
     let stock = stock_or_skip!();
     let _turn = turn();
     let (receiver, addr) = stock.serve(&["sink", "--expect", "30000000"]);
-    let farhaul = Process::farhaul(&["perf", "--source", "-n", "30MB", "--json", &addr.to_string()]);
+    let farhaul =
+        Process::farhaul(&["perf", "--source", "-n", "30MB", "--json", &addr.to_string()]);
     let report = farhaul.finish_well().json();
     assert_eq!(report["bytes"], 30_000_000);
     assert_eq!(report["role"], "sender");

@@ -289,5 +289,8 @@ fn the_report() {
     assert_eq!((&received["sent_bytes"], &received["received_bytes"]), (&0.into(), &MB.into()));
     assert!(sent["rtt_ms"].as_f64().expect("a number") > 0.0);
     assert_eq!(sent["peer"], addr.to_string());
-    assert!(Duration::from_secs_f64(sent["seconds"].as_f64().expect("a number")) < common::process::LIMIT);
+    assert!(
+        Duration::from_secs_f64(sent["seconds"].as_f64().expect("a number"))
+            < common::process::LIMIT
+    );
 }

@@ -43,12 +43,8 @@ impl Tap {
         let socket = || Arc::new(UdpSocket::bind((server.ip(), 0)).expect("a free port"));
         let (front, back) = (socket(), socket());
         back.connect(server).expect("an address on this machine");
-        let state = State {
-            since: Instant::now(),
-            client: None,
-            lose: Box::new(lose),
-            seen: Vec::new(),
-        };
+        let state =
+            State { since: Instant::now(), client: None, lose: Box::new(lose), seen: Vec::new() };
         let state = Arc::new((Mutex::new(state), Condvar::new()));
         let ways =
             [(Arc::clone(&front), Arc::clone(&back)), (Arc::clone(&back), Arc::clone(&front))];
@@ -69,7 +65,8 @@ impl Tap {
     pub fn wait_for(&self, what: impl Fn(&Seen) -> bool) {
         let (mutex, condvar) = &*self.state;
         let state = mutex.lock().expect("nobody panics with it");
-        let waited = condvar.wait_timeout_while(state, LIMIT, |state| !state.seen.iter().any(&what));
+        let waited =
+            condvar.wait_timeout_while(state, LIMIT, |state| !state.seen.iter().any(&what));
         assert!(!waited.expect("as before").1.timed_out(), "it never came");
     }
 

@@ -54,21 +54,24 @@ impl Doubts {
     /// acknowledged.
     pub fn on_ack(&mut self, now: Time, next: Seq, least: Duration) {
         let arrived = |last: Seq| next.since(last) > 0;
-        while let Some((at, _)) = self.believed.pop_front_if(|(_, last)| arrived(*last)) {
-            if now - at < least {
-                self.false_at = Some(now);
-            }
+        let mut refuted = false;
+        while let Some((at, _)) = self.believed.front().filter(|(_, last)| arrived(*last)) {
+            refuted |= now - *at < least;
+            self.believed.pop_front();
         }
         let before = self.waiting.len();
         self.waiting.retain(|(_, range)| !arrived(range.last));
-        if self.waiting.len() < before {
+        refuted |= self.waiting.len() < before;
+        if refuted {
             self.false_at = Some(now);
         }
     }
 
     /// The next report that has waited long enough.
     pub fn due(&mut self, now: Time) -> Option<LossRange> {
-        self.waiting.pop_front_if(|(since, _)| *since + WAIT <= now).map(|(_, range)| range)
+        let (since, range) = *self.waiting.front()?;
+        (since + WAIT <= now).then(|| self.waiting.pop_front())?;
+        Some(range)
     }
 
     /// When there is one.
