@@ -387,6 +387,8 @@ impl Inner {
     /// Waits until `take` finds something, or there is nothing more to come.
     fn wait_readable(&self, mut take: impl FnMut(&mut State) -> bool) -> io::Result<()> {
         let deadline = lock(&self.timeouts).read.and_then(|t| Instant::now().checked_add(t));
+        let mut idle_since = None;
+        let mut may_receive = true;
         let mut state = self.port.lock();
         loop {
             if take(&mut state) {
@@ -397,7 +399,14 @@ impl Inner {
                 Some(reason) => return end_of_input(reason),
                 None => return end_of_input(None),
             }
-            state = self.hooks.readable.wait(state, deadline)?;
+            if may_receive && deadline.is_none_or(|at| Instant::now() < at) {
+                drop(state);
+                may_receive = self.port.receive_for_reader(&mut idle_since);
+                state = self.port.lock();
+            } else {
+                state = self.hooks.readable.wait(state, deadline)?;
+                (may_receive, idle_since) = (true, None);
+            }
         }
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! All state lies behind one lock, which is held for protocol work only: never during a system
 //! call, and never while payload is copied. Any thread may send what is due (`transmit`); the
-//! driver thread receives, keeps the timers, and sends what arrivals and timers release.
+//! driver thread keeps the timers, receives, and sends what arrivals and timers release. A thread
+//! that waits to read from the port's only connection receives by itself meanwhile
+//! (`receive_for_reader`): what it then copies is in its processor's cache, and nobody had to be
+//! woken.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker as TaskWaker;
 use std::time::{Duration, Instant};
@@ -28,6 +31,15 @@ const CALLS_BEFORE_NOTICE: u32 = 4;
 const CALLS_PER_TURN: usize = 32;
 /// How often the driver looks at its timers while the kernel has no room for what is to be sent.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
+/// A reader that has received by itself is expected to come back so soon; after that the driver
+/// receives again.
+const READER_RETURNS: Duration = Duration::from_millis(1);
+/// How often the driver looks whether the reader still does.
+const READER_CHECK: Duration = Duration::from_micros(500);
+/// What arrives in that time must fit the kernel's buffer with ease.
+const READER_BUFFER: usize = 1 << 20;
+/// A reader waits so long for something to arrive before it leaves that to the driver.
+const READER_PATIENCE: Duration = Duration::from_millis(2);
 /// Bytes of kernel memory that a datagram of 1500 bytes takes in a receive buffer.
 const KERNEL_PACKET: usize = 2304;
 
@@ -41,6 +53,10 @@ pub struct Port {
     transmit: Mutex<Outgoing>,
     /// Somebody wanted to send while another thread did.
     transmit_again: AtomicBool,
+    /// Held while receiving, so that packets are handled in the order they came.
+    receiver: Mutex<Receiver>,
+    /// When a reader last received by itself, nanoseconds; zero when none will right away.
+    reader_at: AtomicU64,
     /// The network's last word on a packet to be sent, and to whom, for error messages.
     send_error: Mutex<Option<(SocketAddr, io::Error)>>,
 }
@@ -175,11 +191,12 @@ fn release(mut state: MutexGuard<'_, State>) {
 impl Port {
     /// Opens a port and starts its thread.
     pub fn open(addr: SocketAddr, options: &Options) -> io::Result<PortHandle> {
+        let pool = Pool::default();
         let socket = UdpSocket::bind(addr, &options.udp)?;
         let seed = getrandom::u64().map_err(io::Error::other)?;
         let port = Arc::new(Port {
             socket,
-            pool: Pool::default(),
+            pool: pool.clone(),
             origin: Instant::now(),
             waker: Waker::new()?,
             state: Mutex::new(State {
@@ -198,6 +215,8 @@ impl Port {
             }),
             transmit: Mutex::default(),
             transmit_again: AtomicBool::new(false),
+            receiver: Mutex::new(Receiver::new(&pool)),
+            reader_at: AtomicU64::new(0),
             send_error: Mutex::new(None),
         });
         let driven = Driver(Arc::clone(&port));
@@ -319,10 +338,19 @@ impl Port {
     /// The driver thread.
     fn drive(&self) {
         farhaul_udp::precise_sleep();
-        let mut receiver = Receiver::new(&self.pool);
         let mut calls = 0;
         loop {
-            let drained = receiver.receive(self);
+            // While a reader receives, timers and sending remain.
+            let reading = self.reader_receives();
+            let mut gather = false;
+            let drained = if reading {
+                true
+            } else {
+                let mut receiver = lock(&self.receiver);
+                let drained = receiver.receive(self);
+                gather = receiver.should_gather(self);
+                drained
+            };
             calls = if drained { 0 } else { (calls + 1) % CALLS_BEFORE_NOTICE };
             let mut state = self.lock();
             let now = self.now();
@@ -332,7 +360,8 @@ impl Port {
             state.dispatch(calls == 0);
             release(state);
             let turn = self.transmit();
-            if drained && turn == Turn::Done && self.sleep(receiver.should_gather(self)) {
+            let pause = if reading { Some(READER_CHECK) } else { gather.then_some(GATHER) };
+            if drained && turn == Turn::Done && self.sleep(pause) {
                 return;
             }
             if drained && turn == Turn::Full {
@@ -342,9 +371,61 @@ impl Port {
         }
     }
 
-    /// Sleeps until something arrives or is due; true if there is nothing left to drive. `gather`:
-    /// something will arrive right away, and may wait a moment.
-    fn sleep(&self, gather: bool) -> bool {
+    /// Whether a reader receives by itself, or is about to.
+    fn reader_receives(&self) -> bool {
+        let at = self.reader_at.load(Ordering::Relaxed);
+        at != 0 && self.now() - Time::from_nanos(at) < READER_RETURNS
+    }
+
+    /// Receives for a thread that waits to read, for a moment; false if that is not its to do: the
+    /// driver or another reader does, or other connections need the driver's care.
+    pub fn receive_for_reader(&self, idle_since: &mut Option<Instant>) -> bool {
+        if self.socket.buffers().receive < READER_BUFFER {
+            return false;
+        }
+        let Ok(mut receiver) = self.receiver.try_lock() else { return false };
+        let state = self.lock();
+        if state.endpoint.len() != 1 || state.check().is_err() {
+            drop(state);
+            self.reader_at.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let timer = state.endpoint.poll_timeout();
+        drop(state);
+        if receiver.should_gather(self) {
+            std::thread::sleep(GATHER);
+        }
+        let now = self.now();
+        self.reader_at.store(now.as_nanos().max(1), Ordering::Relaxed);
+        let drained = receiver.receive(self);
+        let mut state = self.lock();
+        if timer.is_some_and(|at| at <= now) {
+            state.endpoint.handle_timeout(now);
+        }
+        state.dispatch(true);
+        release(state);
+        self.flush();
+        if receiver.received_something() {
+            *idle_since = None;
+            return true;
+        }
+        let since = *idle_since.get_or_insert_with(Instant::now);
+        if !drained {
+            return true;
+        }
+        if since.elapsed() > READER_PATIENCE {
+            // The driver takes over and wakes this thread when there is something.
+            self.reader_at.store(0, Ordering::Relaxed);
+            drop(receiver);
+            self.waker.wake();
+            return false;
+        }
+        self.socket.wait_arrival(Duration::from_micros(500)).is_ok()
+    }
+
+    /// Sleeps until something arrives or is due; true if there is nothing left to drive. `pause`:
+    /// something will arrive right away and may wait so long, or a reader receives it.
+    fn sleep(&self, pause: Option<Duration>) -> bool {
         let mut state = self.lock();
         if core::mem::take(&mut state.was_read) {
             return false;
@@ -360,10 +441,9 @@ impl Port {
         state.asleep_until = deadline;
         drop(state);
         let timeout = (deadline != Time::MAX).then(|| deadline - now);
-        let result = if gather {
-            self.socket.gather(&self.waker, timeout.map_or(GATHER, |t| t.min(GATHER)))
-        } else {
-            self.socket.wait(&self.waker, timeout).map(drop)
+        let result = match pause {
+            Some(pause) => self.socket.gather(&self.waker, timeout.map_or(pause, |t| t.min(pause))),
+            None => self.socket.wait(&self.waker, timeout).map(drop),
         };
         // An error here could only be a bug; a pause keeps it from burning the processor.
         if result.is_err() {

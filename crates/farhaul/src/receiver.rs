@@ -59,6 +59,11 @@ impl Receiver {
             && port.socket.buffers().receive >= GATHER_BUFFER
     }
 
+    /// Whether the last call brought something.
+    pub fn received_something(&self) -> bool {
+        !self.received.is_empty()
+    }
+
     /// Takes what has arrived; true if that was all.
     pub fn receive(&mut self, port: &Port) -> bool {
         let count = if self.large { LARGE_SLOTS } else { SMALL_SLOTS };

@@ -71,6 +71,16 @@ impl UdpSocket {
         Ok(Readiness { readable: fds[0].revents != 0, woken })
     }
 
+    /// Waits until something arrives or `timeout` is over.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ppoll`.
+    pub fn wait_arrival(&self, timeout: Duration) -> io::Result<()> {
+        let mut fds = [libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 }];
+        poll(&mut fds, Some(timeout))
+    }
+
     /// Waits until `waker` is used or `timeout` is over, and lets arrivals gather.
     ///
     /// # Errors
