@@ -15,7 +15,6 @@ stage_packages() {
     for need in c++:g++ make:make tshark:tshark ip:iproute2 unshare:util-linux python3:python3; do
         command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}")
     done
-    ls /usr/include/udt/udt.h /usr/include/udt.h >/dev/null 2>&1 || true
     [ -e /usr/include/udt/udt.h ] || [ -e /usr/include/udt.h ] || missing+=(libudt-dev)
     [ ${#missing[@]} -gt 0 ] || return 0
     command -v apt-get >/dev/null || { echo "no apt-get: without ${missing[*]}"; return 0; }

@@ -41,6 +41,19 @@ pub fn code(error: &anyhow::Error) -> u8 {
     error.chain().find_map(known).unwrap_or(1)
 }
 
+/// The error and its causes on one line, each said once: some name their cause themselves.
+pub fn describe(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |mut line, cause| {
+        let text = cause.to_string();
+        if line.is_empty() {
+            line = text;
+        } else if !line.contains(&text) {
+            line = format!("{line}: {text}");
+        }
+        line
+    })
+}
+
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<Usage>() {
         return Some(2);

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("farhaul: {error:#}");
+            eprintln!("farhaul: {}", exit::describe(&error));
             ExitCode::from(exit::code(&error))
         }
     }

@@ -12,7 +12,7 @@ use farhaul_mover::{Cancel, Event, Progress, ReceiveOptions, SendOptions, Summar
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::exit::Usage;
+use crate::exit::{Usage, describe};
 use crate::transport::{TransportArgs, report_kernel_buffers, resolve};
 use crate::units::{self, show_rate, show_size, show_time};
 use crate::{interrupt, output};
@@ -196,7 +196,7 @@ pub fn recv(args: &RecvArgs) -> Result<()> {
             let (cancel, bars) = (cancel.clone(), bars.clone());
             scope.spawn(move || {
                 if let Err(error) = receive_one(args, &connection, &cancel, &bars) {
-                    eprintln!("farhaul: from {peer}: {error:#}");
+                    eprintln!("farhaul: from {peer}: {}", describe(&error));
                 }
             });
         }

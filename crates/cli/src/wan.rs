@@ -97,7 +97,8 @@ impl PathArgs {
         let queue = if self.queue == "bdp" && self.rate.is_none() {
             QueueConfig::Unlimited
         } else {
-            QueueConfig::parse(&self.queue, self.delay * 2)?
+            QueueConfig::parse(&self.queue, self.delay * 2)
+                .map_err(|e| Usage(format!("--queue: {e}")))?
         };
         let forward = LinkConfig {
             rate: self.rate,

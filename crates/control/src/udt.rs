@@ -17,6 +17,9 @@ const WINDOW_MARGIN: f64 = 16.0;
 /// Decreases within one congestion epoch. *departs:* gu05 Figure 3-6 sets no limit, and a burst of a
 /// thousand separate losses would then stop the flow; draft-gg-udt-03 stops at five.
 const MAX_DECREASES: u32 = 5;
+/// Available bandwidth to assume before the capacity is known, bits/s: a flow that has only ever had
+/// few packets through would else never learn it.
+const UNKNOWN_AVAILABLE: f64 = 1e8;
 const SYN_NS: f64 = 10_000_000.0;
 
 /// UDT's own law: AIMD with decreasing increases on the packet-sending rate, one SYN interval a
@@ -123,6 +126,7 @@ impl Udt {
         } else {
             (view.rtt.as_nanos() as f64 + SYN_NS) / knobs.window.max(1.0)
         };
+        knobs.period_ns = knobs.period_ns.min(longest_period_ns(view));
         self.last_increase = view.now;
     }
 
@@ -131,14 +135,19 @@ impl Udt {
         // window holds the rate, and rate control no longer governs.
         let period = knobs.period_ns.max(view.real_period_ns).max(1.0);
         let bits = f64::from(view.mss) * 8.0;
-        let available = view.capacity * bits - 1e9 / period * bits;
+        let available = if view.capacity > 0.0 {
+            (view.capacity - 1e9 / period) * bits
+        } else {
+            UNKNOWN_AVAILABLE
+        };
         let step = increase_per_syn(available, view.mss);
         // gu05 eq. 2-2: SYN / P = SYN / P' + inc.
         knobs.period_ns = SYN_NS / (SYN_NS / period + step);
     }
 
     fn decrease(&mut self, view: &View, knobs: &mut Knobs) {
-        knobs.period_ns = knobs.period_ns.max(view.real_period_ns).max(1.0) * DECREASE;
+        let period = knobs.period_ns.max(view.real_period_ns).max(1.0) * DECREASE;
+        knobs.period_ns = period.min(longest_period_ns(view));
         self.epoch.last_decrease = view.largest_sent;
         self.epoch.decreases += 1;
     }
@@ -153,6 +162,12 @@ impl Udt {
         let sent = (epoch_sent as f64).max(f64::from(view.in_flight));
         self.noisy && (self.epoch.lost <= 1 || self.epoch.lost as f64 <= self.noise * sent)
     }
+}
+
+/// One packet a round trip or a SYN interval is as slow as it gets (the author's ns-2 module stops
+/// at the smoothed RTT): below it there would be no ACKs to recover by.
+fn longest_period_ns(view: &View) -> f64 {
+    (view.rtt.as_nanos() as f64).max(SYN_NS)
 }
 
 /// gu05 eq. 2-1: packets to add per SYN when `available` bits/s are free, for packets of `mss`

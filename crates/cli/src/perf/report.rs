@@ -139,7 +139,7 @@ impl Meter {
             packets: watched.last,
             rtt_ms: Rtt {
                 min: watched.rtts.iter().copied().reduce(f64::min).unwrap_or(0.0),
-                mean: watched.rtts.iter().sum::<f64>() / count,
+                mean: watched.rtts.iter().fold(0.0, |sum, rtt| sum + rtt) / count,
                 max: watched.rtts.iter().copied().fold(0.0, f64::max),
             },
             cpu: CpuTime { user_s: cpu.user_s, system_s: cpu.system_s },
@@ -164,7 +164,7 @@ fn watch(
         let mut now = Packets::default();
         stats.iter().for_each(|s| now.add(&s.total.counters));
         let rtts = stats.iter().map(|s| s.instant.rtt.as_secs_f64() * 1e3);
-        let rtt_ms = rtts.sum::<f64>() / stats.len().max(1) as f64;
+        let rtt_ms = rtts.fold(0.0, |sum, rtt| sum + rtt) / stats.len().max(1) as f64;
         let bytes = MOVED.load(Ordering::Relaxed);
         let end = started.elapsed().as_secs_f64();
         let span = (end - start).max(1e-9);

@@ -17,11 +17,13 @@ use serde::{Deserialize, Serialize};
 use super::channel::{Acceptor, Channel, Connector, receive_line, send_line};
 use super::report::{MOVED, Meter, Report, STOP};
 use super::{PerfArgs, Protocol};
-use crate::output;
+use crate::{exit, output};
 
 /// Bytes of one write and one read.
 const BLOCK: usize = 1 << 20;
 const MAGIC: &str = "farhaul perf 1";
+/// The longest test, a year: what a peer asks for must stay within a clock's range.
+const MAX_SECONDS: f64 = 365.0 * 86_400.0;
 
 /// What to measure: the first line of a control connection.
 #[derive(Debug, Serialize, Deserialize)]
@@ -112,7 +114,9 @@ pub fn serve(args: &PerfArgs, addr: SocketAddr) -> Result<()> {
 
 fn serve_test(args: &PerfArgs, acceptor: &Acceptor, mut control: Channel) -> Result<()> {
     let request: Request = receive_line(&mut control)?;
-    if request.magic != MAGIC || !(1..=256).contains(&request.streams) {
+    let sane =
+        (1..=256).contains(&request.streams) && (0.0..=MAX_SECONDS).contains(&request.seconds);
+    if request.magic != MAGIC || !sane {
         bail!("the peer does not speak the protocol of this version of farhaul perf");
     }
     send_line(&mut control, &Ready { ready: true })?;
@@ -151,7 +155,7 @@ fn measure(
     } else {
         let threads: Vec<_> = data.iter().cloned().map(receive).collect();
         let sent: Total = receive_line(control)?;
-        let total: u64 = sent.bytes.iter().sum();
+        let total = sent.bytes.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
         // The last bytes may still be on their way when the sender's word arrives.
         let patience = Instant::now() + Duration::from_secs(60);
         while MOVED.load(Ordering::Relaxed) < total && Instant::now() < patience {

@@ -212,3 +212,19 @@ fn a_loss_before_any_estimate_leaves_a_window_every_round_trip() {
     law.on_loss(&single(110), &early, &mut knobs);
     assert!((knobs.period_ns - 1.125 * 90e6 / 16.0).abs() < 1e-6, "{}", knobs.period_ns);
 }
+
+#[test]
+fn a_flow_that_lost_nearly_everything_recovers() {
+    let mut law = Udt::new(1, 16.0, false, 0.02);
+    let mut knobs = Knobs::default();
+    let starved = View { arrival_rate: 0.5, delivery_rate: 0.5, capacity: 0.0, ..view(0) };
+    law.init(&starved, &mut knobs);
+    law.on_loss(&single(1_500), &starved, &mut knobs);
+    assert!(knobs.period_ns <= 80e6, "no slower than one packet a round trip");
+    for round in 1..=100 {
+        let at = View { now: Time::from_millis(10 * round), ..starved };
+        law.on_ack(Seq::new(2_000 + round as u32), &at, &mut knobs);
+    }
+    let rate = 1e9 / knobs.period_ns;
+    assert!(rate > 900.0, "a second later: {rate} packets/s");
+}
