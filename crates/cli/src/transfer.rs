@@ -1,8 +1,10 @@
 //! `farhaul send` and `farhaul recv`: files and trees over one connection, verified.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -19,6 +21,8 @@ use crate::{interrupt, output};
 
 /// Time between two updates of what is shown.
 const REFRESH: Duration = Duration::from_millis(100);
+/// How long interrupted transfers may take to remove what they have not finished.
+const TIDY: Duration = Duration::from_secs(3);
 /// Where nobody watches a bar move, a line each so often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
@@ -189,18 +193,58 @@ pub fn recv(args: &RecvArgs) -> Result<()> {
         stop_on_interrupt(&cancel, &connection);
         return receive_one(args, &connection, &cancel, &bars);
     }
+    let running = Running::default();
+    running.end_on_interrupt(&cancel);
     std::thread::scope(|scope| {
         loop {
             let connection = listener.accept()?;
             let peer: SocketAddr = connection.peer_addr();
-            let (cancel, bars) = (cancel.clone(), bars.clone());
+            let (cancel, bars, running) = (cancel.clone(), bars.clone(), running.clone());
+            let key = running.add(&connection);
             scope.spawn(move || {
                 if let Err(error) = receive_one(args, &connection, &cancel, &bars) {
                     eprintln!("farhaul: from {peer}: {}", describe(&error));
                 }
+                running.remove(key);
             });
         }
     })
+}
+
+/// The transfers of a `recv` that goes on for ever.
+#[derive(Clone, Default)]
+struct Running(Arc<Mutex<(u64, BTreeMap<u64, Connection>)>>);
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Connection>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, connection: &Connection) -> u64 {
+        let mut running = self.lock();
+        running.0 += 1;
+        let key = running.0;
+        running.1.insert(key, connection.clone());
+        key
+    }
+
+    fn remove(&self, key: u64) {
+        self.lock().1.remove(&key);
+    }
+
+    /// On an interruption ends all transfers, gives them a moment to tidy up, and the program.
+    fn end_on_interrupt(&self, cancel: &Cancel) {
+        let (running, cancel) = (self.clone(), cancel.clone());
+        interrupt::on_interrupt(move || {
+            cancel.cancel();
+            running.lock().1.values().for_each(Connection::abort);
+            let patience = Instant::now() + TIDY;
+            while !running.lock().1.is_empty() && Instant::now() < patience {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::process::exit(130);
+        });
+    }
 }
 
 fn receive_one(

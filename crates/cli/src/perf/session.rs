@@ -105,7 +105,7 @@ pub fn serve(args: &PerfArgs, addr: SocketAddr) -> Result<()> {
             serve_test(args, &acceptor, channel)
         };
         match result {
-            Err(error) if !args.once => eprintln!("farhaul: {error:#}"),
+            Err(error) if !args.once => eprintln!("farhaul: {}", exit::describe(&error)),
             result if args.once => return result,
             _ => {}
         }
