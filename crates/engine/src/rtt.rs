@@ -104,6 +104,22 @@ mod tests {
         assert_eq!((rtt.micros(), rtt.var_micros()), (87_865, 61_768));
     }
 
+    /// One absurd figure does not stop the timers; a path that has become longer is believed soon.
+    #[test]
+    fn outliers_count_for_little() {
+        let mut rtt = Rtt::new();
+        for ms in 0..10 {
+            rtt.update(Time::from_millis(ms), 80_000);
+        }
+        rtt.update(Time::from_millis(11), u32::MAX);
+        assert!(rtt.smoothed() < Duration::from_millis(150), "{rtt:?}");
+        assert!(rtt.timeout() < Duration::from_millis(700), "{rtt:?}");
+        for ms in 12..40 {
+            rtt.update(Time::from_millis(ms), 3_000_000);
+        }
+        assert!(rtt.smoothed() > Duration::from_millis(2_500), "{rtt:?}");
+    }
+
     #[test]
     fn first_sample_replaces_the_constants_and_the_minimum_ages() {
         let mut rtt = Rtt::new();

@@ -35,9 +35,13 @@ fn link(rate: &str, rtt_ms: u64) -> LinkConfig {
 
 /// Sends for `seconds` from A to B, and reads as it comes.
 fn run(link: &LinkConfig, law: &str, seconds: u64, seed: u64) -> Outcome {
+    run_towards(stream(), link, law, seconds, seed)
+}
+
+fn run_towards(receiver: Config, link: &LinkConfig, law: &str, seconds: u64, seed: u64) -> Outcome {
     let mut net = Net::new(link, seed);
     let config = Config { law: law.parse().unwrap(), ..stream() };
-    let (a, b) = net.connect(config, stream());
+    let (a, b) = net.connect(config, receiver);
     let pattern = Bytes::from(data(1, 256 << 10));
     let mut read = Vec::new();
     for _ in 0..seconds {
@@ -133,6 +137,18 @@ fn paths_of_other_kinds() {
         assert!(outcome.share >= 0.80, "{rate} {rtt} {law}: {outcome:#?}");
         assert!(outcome.worst_second > 0.4, "{rate} {rtt} {law}: {outcome:#?}");
     }
+}
+
+/// gu05 §2.3.2.4: a window that is the limit keeps the rate from growing beyond it, and does not
+/// bring it down either.
+#[test]
+fn a_small_flow_window_is_used() {
+    let receiver = Config { flow_window: Some(100), ..stream() };
+    let outcome = run_towards(receiver, &link("100M", 40), "udt", 20, 5);
+    // A window each round trip and SYN interval, in which an ACK may be held back.
+    let most = 100.0 * 1_456.0 * 8.0 / 0.050 / 100e6;
+    assert!((0.95..1.05).contains(&(outcome.share / most)), "{most}: {outcome:#?}");
+    assert!(outcome.worst_second / most > 0.9, "{most}: {outcome:#?}");
 }
 
 /// A stock receiver at the end of the path: no repeated reports, and a flow window that says nothing.

@@ -440,4 +440,12 @@ fn the_clock_wraps() {
     let fresh = Duration::from_millis(20);
     assert_eq!(half.on_loss_report(at(510), range(0, 1), fresh), Ok(None));
     assert_eq!(half.on_loss_report(at(521), range(0, 1), fresh), Ok(Some(range(0, 1))));
+    // And a hole that nobody reports is as old.
+    let mut half = SendHalf::new(at(500), isn(), PAYLOAD, 1_000, 44, u32::MAX - 999);
+    half.set_window(100.0);
+    half.append(Bytes::from(vec![1; 300]));
+    sent(&mut half, at(500));
+    half.on_ack(at(560), seq(1), None);
+    half.resend_silent_hole(at(560), Duration::from_millis(50), false);
+    assert_eq!(places(&mut half, at(560)), [1]);
 }
