@@ -31,6 +31,8 @@ pub struct Receiver {
     received: Vec<Received>,
     /// The last call brought receive-offload buffers.
     large: bool,
+    /// The last call took everything.
+    drained: bool,
     /// When the last call brought something, and how often buffers come, per second, smoothed.
     last_at: Time,
     rate: f64,
@@ -45,15 +47,17 @@ impl Receiver {
             blocks: (0..SMALL_SLOTS).map(|_| pool.take()).collect(),
             received: Vec::with_capacity(SMALL_SLOTS),
             large: false,
+            drained: true,
             last_at: Time::ZERO,
             rate: 0.0,
             last_arrival: Time::ZERO,
         }
     }
 
-    /// Whether several buffers may be expected within [`GATHER`].
+    /// Whether several buffers may be expected within [`GATHER`], and none is there yet.
     pub fn should_gather(&self, port: &Port) -> bool {
-        !self.large
+        self.drained
+            && !self.large
             && self.rate * GATHER.as_secs_f64() >= 2.0
             && port.now() - self.last_at < 4 * GATHER
             && port.socket.buffers().receive >= GATHER_BUFFER
@@ -73,6 +77,7 @@ impl Receiver {
         let result = port.socket.receive(&mut self.slots, &mut buffers, &mut self.received);
         if result.is_err() || self.received.is_empty() {
             self.large = false;
+            self.drained = true;
             return true;
         }
         let now = port.now();
@@ -94,7 +99,8 @@ impl Receiver {
         self.rate += (self.received.len() as f64 / gap - self.rate) / 8.0;
         self.last_at = now;
         self.large = self.received.iter().any(|r| r.len >= RETAIN_FROM);
-        self.received.len() < count
+        self.drained = self.received.len() < count;
+        self.drained
     }
 }
 
