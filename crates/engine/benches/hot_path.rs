@@ -36,7 +36,7 @@ const BATCHES_AN_ACK: u32 = 4;
 fn send(bencher: Bencher) {
     let mut sender = Sender::new();
     for _ in 0..2_000 {
-        sender.batch();
+        sender.try_batch();
     }
     bencher.counter(ItemsCount::new(BATCH)).bench_local(|| sender.batch());
 }
@@ -96,8 +96,14 @@ impl Sender {
     }
 
     fn batch(&mut self) {
+        let taken = self.try_batch();
+        assert!(taken, "the windows are open and the buffer is not full");
+    }
+
+    /// False if the buffer is full, as while slow start begins.
+    fn try_batch(&mut self) -> bool {
         let block = self.block.clone();
-        self.lone.endpoint.update(self.id, |c| c.send_bytes(block)).unwrap().unwrap();
+        let taken = self.lone.endpoint.update(self.id, |c| c.send_bytes(block)).unwrap().is_ok();
         self.lone.now += BATCH_TIME;
         self.poll();
         self.batches += 1;
@@ -119,6 +125,7 @@ impl Sender {
             self.lone.push(&packet[..len]);
             self.poll();
         }
+        taken
     }
 
     fn poll(&mut self) {

@@ -262,10 +262,11 @@ impl Connection {
         self.send_limit().saturating_sub(self.send.buffer.bytes())
     }
 
-    /// The send buffer's size: what the windows can have in flight, or more that is while a hole is
-    /// repaired, and some to work ahead.
+    /// The send buffer's size: what the windows can have in flight, and as much again, for the
+    /// window that the next ACKs open must not find it empty; more that is in flight while a hole is
+    /// repaired; and some to work ahead.
     fn send_limit(&self) -> usize {
-        let window = self.send.window().min(self.send.flow_window());
+        let window = 2 * self.send.window().min(self.send.flow_window());
         let packets = window.max(self.send.buffer.in_flight()) as usize;
         (packets * self.payload_size() + SEND_AHEAD).min(self.config.send_memory)
     }
