@@ -131,7 +131,7 @@ fn from_stock_with_much_loss() {
 fn from_stock_with_reordering() {
     let stock = stock_or_skip!();
     let _turn = turn();
-    stock_sends(&stock, FAST.reorder("5%:3"), 100 * MB);
+    stock_sends(&stock, FAST.reorder("5%:3"), size(100 * MB));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn to_stock_with_much_loss() {
 fn to_stock_with_reordering() {
     let stock = stock_or_skip!();
     let _turn = turn();
-    farhaul_sends(&stock, FAST.reorder("5%:3"), if long() { 100 * MB } else { 20 * MB });
+    farhaul_sends(&stock, FAST.reorder("5%:3"), size(100 * MB));
 }
 
 #[test]

@@ -263,6 +263,22 @@ mod tests {
     }
 
     #[test]
+    fn the_end_settles_what_is_not_confirmed() {
+        let mut acks = AckSchedule::new(Time::ZERO, Seq::new(0));
+        acks.settle(Seq::new(0));
+        assert_eq!(poll(&mut acks, 1, 0), None, "nothing has come");
+        acks.on_data(Time::from_millis(1), 3, SYN, false);
+        assert_eq!(poll(&mut acks, 2, 3), None, "not due yet");
+        acks.settle(Seq::new(3));
+        assert_eq!(poll(&mut acks, 2, 3), Some(AckForm::Full(AckSeq::new(1))));
+        acks.settle(Seq::new(3));
+        assert_eq!(poll(&mut acks, 3, 3), Some(AckForm::Small(AckSeq::new(2))), "not confirmed");
+        acks.on_ack2(Time::from_millis(4), AckSeq::new(2));
+        acks.settle(Seq::new(3));
+        assert_eq!(poll(&mut acks, 5, 3), None);
+    }
+
+    #[test]
     fn ack_numbers_wrap() {
         let mut acks = AckSchedule::new(Time::ZERO, Seq::new(Seq::MAX - 3));
         acks.set_next(AckSeq::new(0x7fff_ffff));

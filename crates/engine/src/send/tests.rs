@@ -297,6 +297,30 @@ fn a_silent_hole_is_filled_faster_and_faster() {
     assert!(places(&mut half, at(50)).is_empty());
 }
 
+/// Where the receiver reports each loss once, one retransmission that was lost tells of the others.
+#[test]
+fn overdue_retransmissions_are_lost_together() {
+    let mut half = with_stream(20);
+    places(&mut half, at(0));
+    for place in [2, 5, 9] {
+        half.on_loss_report(at(10), range(place, place), Duration::ZERO).unwrap();
+    }
+    assert_eq!(places(&mut half, at(10)), [2, 5, 9]);
+    half.on_loss_report(at(90), range(12, 12), Duration::ZERO).unwrap();
+    assert_eq!(places(&mut half, at(90)), [12]);
+    // Too early to tell.
+    half.on_ack(at(50), seq(2), None);
+    half.resend_silent_hole(at(50), RTO, true);
+    assert!(places(&mut half, at(50)).is_empty());
+    // Packet 2 has come at last, 5 has not; 12 may still be on its way.
+    half.on_ack(at(120), seq(5), None);
+    half.resend_silent_hole(at(120), RTO, true);
+    assert_eq!(places(&mut half, at(120)), [5, 9]);
+    // The timer finds them as well.
+    half.on_timeout(at(221), RTO, true).unwrap();
+    assert_eq!(places(&mut half, at(221)), [5, 9, 12, 19]);
+}
+
 #[test]
 fn a_message_too_old_is_not_begun() {
     let mut half = half();
