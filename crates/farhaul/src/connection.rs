@@ -14,7 +14,7 @@ use crate::error::{closed_error, end_of_input, send_error};
 use crate::options::Options;
 use crate::pool::BLOCK;
 use crate::port::{PortHandle, State};
-use crate::waiting::Hooks;
+use crate::waiting::{Hooks, Signal};
 
 /// Received data is taken from the engine in pieces of about this size.
 pub(crate) const READ_AHEAD: usize = 256 << 10;
@@ -356,6 +356,7 @@ impl Inner {
         deadline: Option<Instant>,
         mut send: impl FnMut(Time, &mut farhaul_engine::Connection) -> Result<(), SendError>,
     ) -> io::Result<()> {
+        let mut waiting = Waiting::default();
         let mut state = self.port.lock();
         loop {
             match self.update_locked(&mut state, &mut send) {
@@ -364,10 +365,11 @@ impl Inner {
                 Some(Err(error)) => return Err(send_error(error)),
                 None => return Err(closed_error(None)),
             }
-            state = self.hooks.writable.wait(state, deadline)?;
+            state = self.wait(state, |hooks| &hooks.writable, deadline, &mut waiting)?;
         }
         drop(state);
         self.port.flush();
+        self.port.look_in(self.id);
         Ok(())
     }
 
@@ -387,8 +389,7 @@ impl Inner {
     /// Waits until `take` finds something, or there is nothing more to come.
     fn wait_readable(&self, mut take: impl FnMut(&mut State) -> bool) -> io::Result<()> {
         let deadline = lock(&self.timeouts).read.and_then(|t| Instant::now().checked_add(t));
-        let mut idle_since = None;
-        let mut may_receive = true;
+        let mut waiting = Waiting::default();
         let mut state = self.port.lock();
         loop {
             if take(&mut state) {
@@ -399,16 +400,36 @@ impl Inner {
                 Some(reason) => return end_of_input(reason),
                 None => return end_of_input(None),
             }
-            if may_receive && deadline.is_none_or(|at| Instant::now() < at) {
-                drop(state);
-                may_receive = self.port.receive_for_reader(&mut idle_since);
-                state = self.port.lock();
-            } else {
-                state = self.hooks.readable.wait(state, deadline)?;
-                (may_receive, idle_since) = (true, None);
-            }
+            state = self.wait(state, |hooks| &hooks.readable, deadline, &mut waiting)?;
         }
     }
+
+    /// Waits a little, or until `signal`; attends the port meanwhile if that is this thread's to do.
+    fn wait<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        signal: impl FnOnce(&Hooks) -> &Signal,
+        deadline: Option<Instant>,
+        waiting: &mut Waiting,
+    ) -> io::Result<MutexGuard<'a, State>> {
+        if waiting.on_signal || deadline.is_some_and(|at| Instant::now() >= at) {
+            let state = signal(&self.hooks).wait(state, deadline)?;
+            *waiting = Waiting::default();
+            return Ok(state);
+        }
+        drop(state);
+        waiting.on_signal = !self.port.attend(self.id, &mut waiting.idle_since);
+        Ok(self.port.lock())
+    }
+}
+
+/// How a call waits.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Nothing has come since then.
+    idle_since: Option<Instant>,
+    /// Another thread attends the port and signals.
+    on_signal: bool,
 }
 
 impl Drop for Inner {

@@ -3,9 +3,9 @@
 //! All state lies behind one lock, which is held for protocol work only: never during a system
 //! call, and never while payload is copied. Any thread may send what is due (`transmit`); the
 //! driver thread keeps the timers, receives, and sends what arrivals and timers release. A thread
-//! that waits to read from the port's only connection receives by itself meanwhile
-//! (`receive_for_reader`): what it then copies is in its processor's cache, and nobody had to be
-//! woken.
+//! that waits to read or to write does all that by itself meanwhile (`attend`), as long as the
+//! port's other connections are quiet: what it then copies is in its processor's cache, and nobody
+//! had to be woken.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -31,15 +31,18 @@ const CALLS_BEFORE_NOTICE: u32 = 4;
 const CALLS_PER_TURN: usize = 32;
 /// How often the driver looks at its timers while the kernel has no room for what is to be sent.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
-/// A reader that has received by itself is expected to come back so soon; after that the driver
-/// receives again.
-const READER_RETURNS: Duration = Duration::from_millis(1);
-/// How often the driver looks whether the reader still does.
-const READER_CHECK: Duration = Duration::from_micros(500);
+/// A thread that attends the port is expected to come back so soon; after that the driver does it
+/// again.
+const ATTENDANT_RETURNS: Duration = Duration::from_millis(1);
+/// How often the driver looks whether one still does.
+const ATTENDANT_CHECK: Duration = Duration::from_micros(500);
 /// What arrives in that time must fit the kernel's buffer with ease.
-const READER_BUFFER: usize = 1 << 20;
-/// A reader waits so long for something to arrive before it leaves that to the driver.
-const READER_PATIENCE: Duration = Duration::from_millis(2);
+const ATTENDED_BUFFER: usize = 1 << 20;
+/// A thread attends so long with nothing arriving before it leaves that to the driver.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// When other connections than the attendant's have something to do, the driver attends to all of
+/// them for so long.
+const SHARED: Duration = Duration::from_millis(20);
 /// Bytes of kernel memory that a datagram of 1500 bytes takes in a receive buffer.
 const KERNEL_PACKET: usize = 2304;
 
@@ -55,8 +58,10 @@ pub struct Port {
     transmit_again: AtomicBool,
     /// Held while receiving, so that packets are handled in the order they came.
     receiver: Mutex<Receiver>,
-    /// When a reader last received by itself, nanoseconds; zero when none will right away.
-    reader_at: AtomicU64,
+    /// When a thread that waits last attended the port, nanoseconds; zero when none will right away.
+    attended_at: AtomicU64,
+    /// The driver attends until then, nanoseconds.
+    shared_until: AtomicU64,
     /// The network's last word on a packet to be sent, and to whom, for error messages.
     send_error: Mutex<Option<(SocketAddr, io::Error)>>,
 }
@@ -78,6 +83,17 @@ enum Turn {
     More,
     /// The kernel has no room: the driver's to wait for.
     Full,
+}
+
+/// What ends the driver's sleep, beside the waker and what is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sleep {
+    /// An arrival.
+    Arrival,
+    /// Nothing else: something will arrive right away and may wait for more.
+    Gather,
+    /// Nothing else, and what is due neither: an attendant sees to it all.
+    Attended,
 }
 
 pub struct State {
@@ -145,10 +161,13 @@ impl State {
         self.gone.notify();
     }
 
-    /// Passes on what has happened. Readers are told at `drained`, or the thread that is woken
-    /// would compete with the one that still receives.
-    fn dispatch(&mut self, drained: bool) {
+    /// Passes on what has happened; returns whether any of it concerns another connection than
+    /// `own`. Readers are told at `drained`, or the thread that is woken would compete with the one
+    /// that still receives.
+    fn dispatch(&mut self, drained: bool, own: Option<ConnectionId>) -> bool {
+        let mut others = false;
         while let Some((id, events)) = self.endpoint.poll_event() {
+            others |= own != Some(id);
             let Events { connected, readable, writable, flushed, closed, .. } = events;
             let Some(hooks) = self.hooks.get(&id) else { continue };
             if writable || flushed || closed || connected {
@@ -172,6 +191,7 @@ impl State {
             self.accept_tasks.take(&mut self.woken);
         }
         self.gone.notify();
+        others
     }
 }
 
@@ -216,7 +236,8 @@ impl Port {
             transmit: Mutex::default(),
             transmit_again: AtomicBool::new(false),
             receiver: Mutex::new(Receiver::new(&pool)),
-            reader_at: AtomicU64::new(0),
+            attended_at: AtomicU64::new(0),
+            shared_until: AtomicU64::new(0),
             send_error: Mutex::new(None),
         });
         let driven = Driver(Arc::clone(&port));
@@ -239,7 +260,7 @@ impl Port {
         let mut state = self.lock();
         let now = self.now();
         let result = action(now, &mut state);
-        state.dispatch(true);
+        state.dispatch(true, None);
         release(state);
         self.flush();
         result
@@ -255,7 +276,8 @@ impl Port {
         let sleeping = state.asleep_until > Time::ZERO;
         let early = state.endpoint.poll_timeout().is_some_and(|at| at < state.asleep_until);
         drop(state);
-        if sleeping && early {
+        // An attendant keeps the timers as well.
+        if sleeping && early && !self.is_attended() {
             self.waker.wake();
         }
     }
@@ -340,27 +362,26 @@ impl Port {
         farhaul_udp::precise_sleep();
         let mut calls = 0;
         loop {
-            // While a reader receives, timers and sending remain.
-            let reading = self.reader_receives();
-            let mut gather = false;
-            let drained = if reading {
-                true
-            } else {
-                let mut receiver = lock(&self.receiver);
-                let drained = receiver.receive(self);
-                gather = receiver.should_gather(self);
-                drained
-            };
+            if self.is_attended() {
+                if self.sleep(Sleep::Attended) {
+                    return;
+                }
+                continue;
+            }
+            let mut receiver = lock(&self.receiver);
+            let drained = receiver.receive(self);
+            let gather = receiver.should_gather(self);
+            drop(receiver);
             calls = if drained { 0 } else { (calls + 1) % CALLS_BEFORE_NOTICE };
             let mut state = self.lock();
             let now = self.now();
             if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
                 state.endpoint.handle_timeout(now);
             }
-            state.dispatch(calls == 0);
+            state.dispatch(calls == 0, None);
             release(state);
             let turn = self.transmit();
-            let pause = if reading { Some(READER_CHECK) } else { gather.then_some(GATHER) };
+            let pause = if gather { Sleep::Gather } else { Sleep::Arrival };
             if drained && turn == Turn::Done && self.sleep(pause) {
                 return;
             }
@@ -371,79 +392,109 @@ impl Port {
         }
     }
 
-    /// Whether a reader receives by itself, or is about to.
-    fn reader_receives(&self) -> bool {
-        let at = self.reader_at.load(Ordering::Relaxed);
-        at != 0 && self.now() - Time::from_nanos(at) < READER_RETURNS
+    /// Whether a thread that waits attends the port, or is about to.
+    fn is_attended(&self) -> bool {
+        let at = self.attended_at.load(Ordering::Relaxed);
+        at != 0 && self.now() - Time::from_nanos(at) < ATTENDANT_RETURNS
     }
 
-    /// Receives for a thread that waits to read, for a moment; false if that is not its to do: the
-    /// driver or another reader does, or other connections need the driver's care.
-    pub fn receive_for_reader(&self, idle_since: &mut Option<Instant>) -> bool {
-        if self.socket.buffers().receive < READER_BUFFER {
+    /// A thread that waits for connection `own` receives, keeps the timers and sends, once; false
+    /// if that is not its to do: the driver or another thread does, or other connections need the
+    /// driver's care. `idle_since`: since when nothing has come.
+    pub fn attend(&self, own: ConnectionId, idle_since: &mut Option<Instant>) -> bool {
+        if self.socket.buffers().receive < ATTENDED_BUFFER
+            || self.now().as_nanos() < self.shared_until.load(Ordering::Relaxed)
+        {
             return false;
         }
         let Ok(mut receiver) = self.receiver.try_lock() else { return false };
-        let state = self.lock();
-        if state.endpoint.len() != 1 || state.check().is_err() {
-            drop(state);
-            self.reader_at.store(0, Ordering::Relaxed);
-            return false;
-        }
-        let timer = state.endpoint.poll_timeout();
-        drop(state);
         if receiver.should_gather(self) {
             std::thread::sleep(GATHER);
         }
-        let now = self.now();
-        self.reader_at.store(now.as_nanos().max(1), Ordering::Relaxed);
-        let drained = receiver.receive(self);
-        let mut state = self.lock();
-        if timer.is_some_and(|at| at <= now) {
-            state.endpoint.handle_timeout(now);
+        if !self.attend_once(own, &mut receiver) {
+            return false;
         }
-        state.dispatch(true);
-        release(state);
-        self.flush();
         if receiver.received_something() {
             *idle_since = None;
             return true;
         }
         let since = *idle_since.get_or_insert_with(Instant::now);
-        if !drained {
-            return true;
-        }
-        if since.elapsed() > READER_PATIENCE {
+        if since.elapsed() > PATIENCE {
             // The driver takes over and wakes this thread when there is something.
-            self.reader_at.store(0, Ordering::Relaxed);
             drop(receiver);
-            self.waker.wake();
+            self.stop_attending();
             return false;
         }
-        self.socket.wait_arrival(Duration::from_micros(500)).is_ok()
+        let due = self.lock().endpoint.poll_timeout();
+        let due = due.map_or(ATTENDANT_CHECK, |at| at - self.now());
+        self.socket.wait_arrival(due.min(ATTENDANT_CHECK)).is_ok()
     }
 
-    /// Sleeps until something arrives or is due; true if there is nothing left to drive. `pause`:
-    /// something will arrive right away and may wait so long, or a reader receives it.
-    fn sleep(&self, pause: Option<Duration>) -> bool {
+    /// A thread that has just written looks whether something has come, if it attends the port now
+    /// and then.
+    pub fn look_in(&self, own: ConnectionId) {
+        if self.is_attended()
+            && let Ok(mut receiver) = self.receiver.try_lock()
+        {
+            self.attend_once(own, &mut receiver);
+        }
+    }
+
+    /// Receives and handles what has come and is due; false if the driver is to do so from now on.
+    fn attend_once(&self, own: ConnectionId, receiver: &mut Receiver) -> bool {
+        let now = self.now();
+        self.attended_at.store(now.as_nanos().max(1), Ordering::Relaxed);
+        receiver.receive(self);
         let mut state = self.lock();
-        if core::mem::take(&mut state.was_read) {
+        if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            state.endpoint.handle_timeout(now);
+        }
+        let others = state.dispatch(true, Some(own));
+        let failed = state.check().is_err();
+        release(state);
+        let turn = self.transmit();
+        if others {
+            let until = now + SHARED;
+            self.shared_until.store(until.as_nanos(), Ordering::Relaxed);
+        }
+        if others || failed || turn != Turn::Done {
+            self.stop_attending();
+            return false;
+        }
+        true
+    }
+
+    fn stop_attending(&self) {
+        self.attended_at.store(0, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
+    /// Sleeps; true if there is nothing left to drive.
+    fn sleep(&self, how: Sleep) -> bool {
+        let mut state = self.lock();
+        if core::mem::take(&mut state.was_read) && how != Sleep::Attended {
             return false;
         }
         if state.users == 0 && state.endpoint.is_empty() {
             return true;
         }
         let now = self.now();
-        let deadline = state.endpoint.poll_timeout().unwrap_or(Time::MAX);
+        let deadline = match how {
+            Sleep::Attended => now + ATTENDANT_CHECK,
+            _ => state.endpoint.poll_timeout().unwrap_or(Time::MAX),
+        };
         if deadline <= now {
             return false;
         }
         state.asleep_until = deadline;
         drop(state);
         let timeout = (deadline != Time::MAX).then(|| deadline - now);
-        let result = match pause {
-            Some(pause) => self.socket.gather(&self.waker, timeout.map_or(pause, |t| t.min(pause))),
-            None => self.socket.wait(&self.waker, timeout).map(drop),
+        let result = match how {
+            Sleep::Arrival => self.socket.wait(&self.waker, timeout).map(drop),
+            Sleep::Gather => {
+                self.socket.gather(&self.waker, timeout.map_or(GATHER, |t| t.min(GATHER)))
+            }
+            Sleep::Attended => self.socket.gather(&self.waker, ATTENDANT_CHECK),
         };
         // An error here could only be a bug; a pause keeps it from burning the processor.
         if result.is_err() {

@@ -33,7 +33,8 @@ pub struct Receiver {
     large: bool,
     /// The last call took everything.
     drained: bool,
-    /// When the last call brought something, and how often buffers come, per second, smoothed.
+    /// When the last call brought something, and how often buffers come since receive offload last
+    /// filled one, per second, smoothed.
     last_at: Time,
     rate: f64,
     /// The last arrival stamp: what comes out of the kernel's queue has come in after it.
@@ -95,10 +96,14 @@ impl Receiver {
             state.endpoint.handle(at, received.from, &bytes, received.segment, retain);
         }
         drop(state);
-        let gap = (now - self.last_at).as_secs_f64().max(1e-6);
-        self.rate += (self.received.len() as f64 / gap - self.rate) / 8.0;
-        self.last_at = now;
         self.large = self.received.iter().any(|r| r.len >= RETAIN_FROM);
+        let gap = (now - self.last_at).as_secs_f64().max(1e-6);
+        if self.large {
+            self.rate = 0.0;
+        } else {
+            self.rate += (self.received.len() as f64 / gap - self.rate) / 8.0;
+        }
+        self.last_at = now;
         self.drained = self.received.len() < count;
         self.drained
     }
