@@ -448,7 +448,6 @@ impl Connection {
         }
         self.lose_doubted(now);
         self.report_losses(now);
-        self.schedule_ack(now);
         if now - self.last_sent >= self.config.keep_alive {
             self.outbox.keep_alive = true;
         }
@@ -491,7 +490,6 @@ impl Connection {
                     self.outbox.shutdown = true;
                     // The peer is to know how much of its data has arrived before it hears the end.
                     self.receive.acks.settle(self.receive.point());
-                    self.schedule_ack(now);
                     let wait = (self.rto() * (1 << (SHUTDOWNS - left).min(8))).min(SHUTDOWN_WAIT);
                     self.life = Life::ShuttingDown { reason, left: left - 1, next: now + wait };
                 }

@@ -60,7 +60,6 @@ impl Connection {
             self.report_losses(now);
             self.events.readable |= self.receive.readable();
         }
-        self.schedule_ack(now);
         self.advance_life(now);
     }
 
@@ -270,17 +269,6 @@ impl Connection {
         }
         let repeat = self.nak_interval();
         self.receive.report_losses(now, repeat, &mut self.outbox.naks);
-    }
-
-    pub(super) fn schedule_ack(&mut self, now: Time) {
-        if self.outbox.ack.is_some() {
-            return;
-        }
-        let point = self.receive.point();
-        let target = self.window_target(now).min(self.receive.capacity());
-        let repeat = self.ack_repeat();
-        let interval = self.knobs.ack_interval;
-        self.outbox.ack = self.receive.acks.poll(now, point, repeat, interval, target);
     }
 }
 

@@ -24,7 +24,6 @@ const CONTROL_SPACE: usize = 65_507;
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub handshake: bool,
-    pub ack: Option<AckForm>,
     pub ack2: Option<AckSeq>,
     pub last_ack2: Option<Time>,
     pub naks: Vec<LossRange>,
@@ -37,7 +36,6 @@ pub struct Outbox {
 impl Outbox {
     pub fn is_empty(&self) -> bool {
         !self.handshake
-            && self.ack.is_none()
             && self.ack2.is_none()
             && self.naks.is_empty()
             && !self.keep_alive
@@ -86,6 +84,11 @@ impl Connection {
     }
 
     pub(super) fn poll_control(&mut self, now: Time, out: &mut Transmit) -> bool {
+        if let Some(form) = self.due_ack(now) {
+            let ack = self.ack(now, form);
+            self.counters.acks_sent += 1;
+            return self.push_control(now, &ack, out);
+        }
         if self.outbox.is_empty() {
             return self.poll_drop(now, out);
         }
@@ -93,11 +96,6 @@ impl Connection {
             let own = own_fields(self.id, self.peer, self.agreement.isn, &self.config);
             let answer = self.handshake_answer(own);
             return self.push_control(now, &Control::Handshake(answer), out);
-        }
-        if let Some(form) = self.outbox.ack.take() {
-            let ack = self.ack(now, form);
-            self.counters.acks_sent += 1;
-            return self.push_control(now, &ack, out);
         }
         if !self.outbox.naks.is_empty() {
             self.push_nak(now, out);
@@ -131,6 +129,18 @@ impl Connection {
     pub(super) fn handshake_answer(&self, own: Handshake) -> Handshake {
         let request = if self.config.rendezvous { Request::Agreement } else { Request::Conclusion };
         Handshake { request, mss: self.agreement.wire_mss, ..own }
+    }
+
+    /// The ACK to send now. It is chosen when it leaves, or what arrives in the meantime would need
+    /// another, of a form that opens the window.
+    fn due_ack(&mut self, now: Time) -> Option<AckForm> {
+        if self.is_over() {
+            return None;
+        }
+        let point = self.receive.point();
+        let target = self.window_target(now).min(self.receive.capacity());
+        let repeat = self.ack_repeat();
+        self.receive.acks.poll(now, point, repeat, self.knobs.ack_interval, target)
     }
 
     pub(super) fn ack(&mut self, now: Time, form: AckForm) -> Control<'static> {
