@@ -383,7 +383,7 @@ impl SendHalf {
     /// Whether a packet should long have arrived and been acknowledged.
     fn overdue(&self, now: Time, timeout: Duration) -> impl Fn(&Slot) -> bool + use<> {
         let (clock, timeout) = (self.clock_us(now), timeout.as_micros() as u32);
-        move |slot| clock.wrapping_sub(slot.sent_us) > timeout
+        move |slot| slot.age_us(clock) > timeout
     }
 
     /// The peer reports `range` lost. Returns the part of it that is in flight, if that is news, or
@@ -411,8 +411,7 @@ impl SendHalf {
             let seq = self.una.plus(index);
             let wanted = index <= to
                 && self.buffer.sent(index).is_some_and(|slot| {
-                    !slot.retransmitted
-                        || clock.wrapping_sub(slot.sent_us) > fresh.as_micros() as u32
+                    !slot.retransmitted || slot.age_us(clock) > fresh.as_micros() as u32
                 });
             match (wanted, run) {
                 (true, None) => run = Some(seq),

@@ -36,6 +36,12 @@ impl Slot {
     pub fn len(&self) -> u32 {
         u32::from(self.len)
     }
+
+    /// Microseconds since the last transmission when the connection's clock is at `clock_us`: none
+    /// if that was when something arrived that had waited while this packet was sent.
+    pub fn age_us(&self, clock_us: u32) -> u32 {
+        (clock_us.wrapping_sub(self.sent_us) as i32).max(0) as u32
+    }
 }
 
 #[derive(Debug)]

@@ -297,6 +297,21 @@ fn a_silent_hole_is_filled_faster_and_faster() {
     assert!(places(&mut half, at(50)).is_empty());
 }
 
+/// What arrives is handled as of its arrival, and may be sent in the meantime what it seems to
+/// leave unacknowledged.
+#[test]
+fn an_ack_that_waited_makes_no_hole_of_what_was_sent_since() {
+    let mut half = with_stream(20);
+    places(&mut half, at(10));
+    half.on_ack(at(9), seq(5), None);
+    half.resend_silent_hole(at(9), RTO, false);
+    assert!(places(&mut half, at(10)).is_empty());
+    half.on_loss_report(at(9), range(6, 6), Duration::ZERO).unwrap();
+    assert_eq!(places(&mut half, at(11)), [6]);
+    half.on_loss_report(at(10), range(6, 6), Duration::ZERO).unwrap();
+    assert!(places(&mut half, at(11)).is_empty(), "the report is older than the retransmission");
+}
+
 /// Where the receiver reports each loss once, one retransmission that was lost tells of the others.
 #[test]
 fn overdue_retransmissions_are_lost_together() {
