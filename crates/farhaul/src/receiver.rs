@@ -16,6 +16,9 @@ const LARGE_SLOTS: usize = 2;
 /// While packets come thick and one by one, arrivals are left to gather for so long: a wake-up for
 /// each would cost more than all the rest.
 pub const GATHER: Duration = Duration::from_micros(200);
+/// A datagram from this size on is data. Acknowledgements are not let gather: the sender may wait
+/// for each of them.
+const DATA_FROM: usize = 512;
 /// What arrives in that time must fit the kernel's buffer with ease.
 const GATHER_BUFFER: usize = 1 << 20;
 /// A receive buffer is kept by reference if it is at least half full.
@@ -33,8 +36,8 @@ pub struct Receiver {
     large: bool,
     /// The last call took everything.
     drained: bool,
-    /// When the last call brought something, and how often buffers come since receive offload last
-    /// filled one, per second, smoothed.
+    /// When the last call brought something, and how many data packets come one by one, per second,
+    /// smoothed.
     last_at: Time,
     rate: f64,
     /// The last arrival stamp: what comes out of the kernel's queue has come in after it.
@@ -55,7 +58,7 @@ impl Receiver {
         }
     }
 
-    /// Whether several buffers may be expected within [`GATHER`], and none is there yet.
+    /// Whether several data packets may be expected within [`GATHER`], and none is there yet.
     pub fn should_gather(&self, port: &Port) -> bool {
         self.drained
             && !self.large
@@ -101,7 +104,8 @@ impl Receiver {
         if self.large {
             self.rate = 0.0;
         } else {
-            self.rate += (self.received.len() as f64 / gap - self.rate) / 8.0;
+            let packets = self.received.iter().filter(|r| r.len >= DATA_FROM).count();
+            self.rate += (packets as f64 / gap - self.rate) / 8.0;
         }
         self.last_at = now;
         self.drained = self.received.len() < count;
