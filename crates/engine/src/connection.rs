@@ -18,6 +18,7 @@ use self::doubts::Doubts;
 use self::governor::DeliveryRate;
 use self::outgoing::Outbox;
 use crate::config::{Config, Mode, payload_size};
+use crate::frames::Frames;
 use crate::handshake::Agreement;
 use crate::receive::{Chunks, ReceiveHalf};
 use crate::rtt::Rtt;
@@ -297,6 +298,26 @@ impl Connection {
         }
         self.send.append(data);
         Ok(())
+    }
+
+    /// Appends full packets to the stream, by reference; takes them out of `frames` if there is
+    /// room. They are of [`Connection::payload_size`] bytes.
+    pub fn send_frames(&mut self, frames: &mut Option<Frames>) -> Result<(), SendError> {
+        self.check_sendable(Mode::Stream)?;
+        if self.send_space() == 0 {
+            self.was_full = true;
+            return Err(SendError::Full);
+        }
+        if let Some(frames) = frames.take_if(|f| f.payload_size == self.payload_size()) {
+            self.send.buffer.append_frames(frames);
+        }
+        Ok(())
+    }
+
+    /// Bytes that complete the stream's last packet, which is not full and has not left yet; none
+    /// if there is no such packet.
+    pub fn tail_room(&self) -> usize {
+        self.send.buffer.tail_room()
     }
 
     /// Sends a message, all or nothing. `ttl`: when it may be given up; `in_order`: it is not

@@ -215,7 +215,6 @@ impl SendHalf {
             return 0;
         }
         let clock = self.clock_us(now);
-        let mut previous: Option<Slot> = None;
         let mut count = 0;
         while (count as usize) < max_segments {
             let pair = core::mem::take(&mut self.pair_open) && self.loss.is_empty();
@@ -231,11 +230,8 @@ impl SendHalf {
                 timestamp: clock,
                 dest,
             };
-            let (block, start) = self.buffer.payload(&slot);
-            let same = previous.is_some_and(|p| SendBuffer::same_block(&p, &slot));
-            out.push_data(header.to_bytes(), block, same, start, slot.len());
+            self.buffer.put(&slot, header.to_bytes(), out);
             self.bytes_sent += u64::from(slot.len());
-            previous = Some(slot);
             count += 1;
             self.flight.on_sent(now);
             if let Some(sent) = sent.as_mut() {
@@ -247,6 +243,7 @@ impl SendHalf {
                 });
             }
         }
+        self.buffer.close_run(out);
         if count > 0 {
             if self.packets_sent == 0 || self.buffer.in_flight() == count {
                 // The first packets of a busy period start the retransmission timer.

@@ -2,8 +2,12 @@
 
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use farhaul_wire::HEADER_LEN;
+
+use crate::frames::Memory;
 
 /// Datagrams for one destination, all of one size but for a last shorter one, so that they map to
 /// one segmentation-offload call. Payloads are held by reference.
@@ -15,8 +19,10 @@ pub struct Transmit {
     to: SocketAddr,
     headers: Vec<[u8; HEADER_LEN]>,
     pieces: Vec<Piece>,
-    /// The blocks that the pieces lie in, each cloned once a run of pieces.
-    blocks: Vec<Bytes>,
+    /// The blocks that the pieces lie in, each cloned once a run of pieces: `open` is the running
+    /// number of the one that is to follow.
+    blocks: Vec<Block>,
+    open: Option<u32>,
     /// Bodies of control packets.
     control: Vec<u8>,
     segment_size: usize,
@@ -34,7 +40,26 @@ struct Piece {
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Control,
+    /// The header is in `headers`.
     Block(u32),
+    /// The header lies before the payload.
+    Frame(u32),
+}
+
+/// What payload lies in.
+#[derive(Clone, Debug)]
+pub(crate) enum Block {
+    Bytes(Bytes),
+    Frames(Arc<dyn Memory>),
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Block::Bytes(bytes) => bytes,
+            Block::Frames(memory) => (**memory).as_ref(),
+        }
+    }
 }
 
 impl Transmit {
@@ -45,6 +70,7 @@ impl Transmit {
             headers: Vec::new(),
             pieces: Vec::new(),
             blocks: Vec::new(),
+            open: None,
             control: Vec::new(),
             segment_size: 0,
             len: 0,
@@ -76,25 +102,25 @@ impl Transmit {
         self.headers.is_empty()
     }
 
-    /// Each datagram as header and payload, apart.
+    /// Each datagram as header and payload. Packets of [`Frames`](crate::Frames) that follow each
+    /// other lie in memory one behind the other.
     pub fn datagrams(&self) -> impl Iterator<Item = (&[u8; HEADER_LEN], &[u8])> {
-        self.headers.iter().zip(self.pieces.iter().map(|piece| {
-            let range = piece.start as usize..(piece.start + piece.len) as usize;
+        self.headers.iter().zip(&self.pieces).map(|(header, piece)| {
+            let (start, len) = (piece.start as usize, piece.len as usize);
             match piece.source {
-                Source::Control => &self.control[range],
-                Source::Block(block) => &self.blocks[block as usize][range],
+                Source::Control => (header, &self.control[start..start + len]),
+                Source::Block(block) => {
+                    (header, &self.blocks[block as usize].as_ref()[start..start + len])
+                }
+                Source::Frame(block) => {
+                    let frame = &self.blocks[block as usize].as_ref()[start - HEADER_LEN..];
+                    match frame.split_first_chunk() {
+                        Some((header, payload)) => (header, &payload[..len]),
+                        None => (header, &[][..]),
+                    }
+                }
             }
-        }))
-    }
-
-    /// The payload of datagram `index`, by reference where the sender holds it so.
-    pub fn payload(&self, index: usize) -> Bytes {
-        let piece = self.pieces[index];
-        let range = piece.start as usize..(piece.start + piece.len) as usize;
-        match piece.source {
-            Source::Control => Bytes::copy_from_slice(&self.control[range]),
-            Source::Block(block) => self.blocks[block as usize].slice(range),
-        }
+        })
     }
 
     pub(crate) fn clear(&mut self, to: SocketAddr) {
@@ -102,6 +128,7 @@ impl Transmit {
         self.headers.clear();
         self.pieces.clear();
         self.blocks.clear();
+        self.open = None;
         self.control.clear();
         self.segment_size = 0;
         self.len = 0;
@@ -115,21 +142,31 @@ impl Transmit {
             || (size <= self.segment_size && self.len == self.segment_size * self.headers.len())
     }
 
-    /// Adds a data packet with the bytes `start .. start + len` of `block`. `same_block`: the block
-    /// is that of the packet before.
+    /// The running number of the block that the packets before lie in, while it is not cloned.
+    pub(crate) fn open_block(&self) -> Option<u32> {
+        self.open
+    }
+
+    /// Adds a data packet with the bytes `start .. start + len` of block `number`, which is the open
+    /// one or follows later. `framed`: the header has been written before them.
     pub(crate) fn push_data(
         &mut self,
         header: [u8; HEADER_LEN],
-        block: &Bytes,
-        same_block: bool,
+        number: u32,
+        framed: bool,
         start: u32,
         len: u32,
     ) {
-        if !same_block || self.blocks.is_empty() {
-            self.blocks.push(block.clone());
-        }
-        let source = Source::Block(self.blocks.len() as u32 - 1);
+        self.open = Some(number);
+        let block = self.blocks.len() as u32;
+        let source = if framed { Source::Frame(block) } else { Source::Block(block) };
         self.push(header, Piece { source, start, len });
+    }
+
+    /// Gives the block that was open.
+    pub(crate) fn close_block(&mut self, block: Block) {
+        self.open = None;
+        self.blocks.push(block);
     }
 
     /// Adds a control packet, given whole.

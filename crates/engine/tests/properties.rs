@@ -9,11 +9,11 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use farhaul_engine::{Chunks, CloseReason, Config, Mode, Origins, SendError};
+use farhaul_engine::{Chunks, CloseReason, Config, Frames, Mode, Origins, SendError};
 use farhaul_link::{
     Blackout, Displacement, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, Reorder,
 };
-use farhaul_wire::{AckSeq, Seq};
+use farhaul_wire::{AckSeq, HEADER_LEN, Seq};
 use pair::{A, B, Net, data};
 use proptest::collection::vec;
 use proptest::option;
@@ -152,6 +152,16 @@ struct Stream {
     read: usize,
 }
 
+/// The whole packets of `piece`.
+fn frames(piece: &[u8], payload: usize) -> Frames {
+    let packets = piece.len() / payload;
+    let mut memory = vec![0; packets * (HEADER_LEN + payload)];
+    for (to, from) in Frames::payloads(&mut memory, payload).zip(piece.chunks_exact(payload)) {
+        to.copy_from_slice(from);
+    }
+    Frames::new(memory, payload, packets)
+}
+
 impl Stream {
     fn new(from: usize, pieces: Vec<(usize, Duration)>) -> Self {
         Stream { from, pieces, next: 0, written: Vec::new(), read: 0 }
@@ -160,9 +170,19 @@ impl Stream {
     /// Writes the next piece, if there is room; returns how long to wait then.
     fn write(&mut self, net: &mut Net, ids: [farhaul_engine::ConnectionId; 2]) -> Option<Duration> {
         let &(len, pause) = self.pieces.get(self.next)?;
-        let piece = data(self.next as u64, len);
-        let bytes = Bytes::from(piece.clone());
-        if net.update(self.from, ids[self.from], |c| c.send_bytes(bytes)).is_ok() {
+        let mut piece = data(self.next as u64, len);
+        // Every second one in frames, of which there are whole ones only.
+        let framed = self.next % 2 == 1;
+        let sent = net.update(self.from, ids[self.from], |c| {
+            if framed {
+                let frames = frames(&piece, c.payload_size());
+                piece.truncate(frames.len());
+                c.send_frames(&mut Some(frames))
+            } else {
+                c.send_bytes(Bytes::from(piece.clone()))
+            }
+        });
+        if sent.is_ok() {
             self.written.extend(piece);
             self.next += 1;
         }

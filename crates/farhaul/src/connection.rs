@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_engine::{Chunks, CloseReason, ConnectionId, Mode, SendError, Stats};
+use farhaul_engine::{Chunks, CloseReason, ConnectionId, Frames, Mode, SendError, Stats};
 
 use crate::endpoint::Endpoint;
 use crate::error::{closed_error, end_of_input, send_error};
@@ -335,15 +335,24 @@ impl Inner {
         state.endpoint.update(self.id, |c| action(now, c))
     }
 
-    /// Copies the beginning of `buf`: at most a block, in whole packets, so that consecutive writes
-    /// make full ones.
-    pub fn fill_block(&self, buf: &[u8]) -> (Bytes, usize) {
-        let most =
-            (BLOCK / self.payload_size * self.payload_size).max(self.payload_size.min(BLOCK));
-        let count = buf.len().min(most);
+    /// Copies the beginning of `buf`, at most a block of it, in whole packets where there are many,
+    /// so that consecutive writes make full ones. `tail_room`: bytes that complete the packet that
+    /// the last write left.
+    pub fn copy_in(&self, buf: &[u8], tail_room: usize) -> (Written, usize) {
+        let payload = self.payload_size;
+        if buf.len() < BLOCK / 2 || Frames::fitting(payload, BLOCK) < 2 {
+            let count = buf.len().min(BLOCK);
+            return (Written::Bytes(Bytes::copy_from_slice(&buf[..count])), count);
+        }
+        if tail_room > 0 {
+            return (Written::Bytes(Bytes::copy_from_slice(&buf[..tail_room])), tail_room);
+        }
+        let packets = Frames::fitting(payload, BLOCK).min(buf.len() / payload);
         let mut block = self.port.pool.take();
-        block.space()[..count].copy_from_slice(&buf[..count]);
-        (block.freeze(count), count)
+        for (to, from) in Frames::payloads(block.space(), payload).zip(buf.chunks_exact(payload)) {
+            to.copy_from_slice(from);
+        }
+        (Written::Frames(Some(Frames::new(block, payload, packets))), packets * payload)
     }
 
     fn write_deadline(&self) -> Option<Instant> {
@@ -423,6 +432,23 @@ impl Inner {
     }
 }
 
+/// What was copied from a caller's buffer, to be sent.
+#[derive(Debug)]
+pub(crate) enum Written {
+    Bytes(Bytes),
+    Frames(Option<Frames>),
+}
+
+impl Written {
+    /// Sends it if there is room.
+    pub fn send(&mut self, connection: &mut farhaul_engine::Connection) -> Result<(), SendError> {
+        match self {
+            Written::Bytes(bytes) => connection.send_bytes(bytes.clone()),
+            Written::Frames(frames) => connection.send_frames(frames),
+        }
+    }
+}
+
 /// How a call waits.
 #[derive(Debug, Default)]
 struct Waiting {
@@ -460,8 +486,11 @@ impl Write for &Connection {
         if buf.is_empty() {
             return Ok(0);
         }
-        let (block, count) = self.inner.fill_block(buf);
-        self.send_bytes(block)?;
+        let inner = &self.inner;
+        let tail_room =
+            inner.port.lock().endpoint.connection(inner.id).map_or(0, |c| c.tail_room());
+        let (mut written, count) = inner.copy_in(buf, tail_room);
+        inner.send_when_room(inner.write_deadline(), |_, c| written.send(c))?;
         Ok(count)
     }
 

@@ -16,16 +16,16 @@ impl Connection {
     /// Reading failed, or as writing to the connection.
     pub fn send_file(&self, file: &mut File, offset: u64, len: u64) -> io::Result<u64> {
         file.seek(SeekFrom::Start(offset))?;
-        let most = (BLOCK / self.payload_size() * self.payload_size()) as u64;
+        let most = (BLOCK / self.payload_size()).max(1) * self.payload_size();
+        let mut block = vec![0; most];
         let mut sent = 0;
         while sent < len {
-            let mut block = self.inner.port.pool.take();
-            let want = (len - sent).min(most) as usize;
-            let got = read_full(file, &mut block.space()[..want])?;
+            let want = (len - sent).min(most as u64) as usize;
+            let got = read_full(file, &mut block[..want])?;
             if got == 0 {
                 break;
             }
-            self.send_bytes(block.freeze(got))?;
+            (&*self).write_all(&block[..got])?;
             sent += got as u64;
         }
         Ok(sent)

@@ -20,7 +20,7 @@ impl Pool {
     pub fn take(&self) -> Block {
         let data = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let data = data.unwrap_or_else(|| vec![0; BLOCK].into_boxed_slice());
-        Block { data, len: 0, pool: self.clone() }
+        Block { len: data.len(), data, pool: self.clone() }
     }
 }
 
@@ -43,17 +43,18 @@ impl Block {
         self.len = len.min(self.data.len());
         Bytes::from_owner(self)
     }
-
-    /// The same to be kept for long: less than half of a block is copied instead, or it would be
-    /// held for little.
-    pub fn freeze(self, len: usize) -> Bytes {
-        if len < BLOCK / 2 { Bytes::copy_from_slice(&self.data[..len]) } else { self.share(len) }
-    }
 }
 
+/// What is shared of it, or all of it where it is not.
 impl AsRef<[u8]> for Block {
     fn as_ref(&self) -> &[u8] {
         &self.data[..self.len]
+    }
+}
+
+impl AsMut<[u8]> for Block {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.data[..self.len]
     }
 }
 
@@ -84,7 +85,5 @@ mod tests {
         drop(part);
         assert_eq!(pool.free.lock().unwrap().len(), 1);
         assert_eq!(pool.take().space()[0], b'a');
-        let little = pool.take().freeze(100);
-        assert_eq!((little.len(), pool.free.lock().unwrap().len()), (100, 1));
     }
 }

@@ -357,8 +357,10 @@ impl AsyncWrite for Connection {
             return Poll::Ready(Ok(0));
         }
         let inner = &self.blocking.inner;
-        let (block, count) = inner.fill_block(buf);
-        self.poll_send(cx, self.writer, |_, c| c.send_bytes(block)).map_ok(|()| count)
+        let tail_room =
+            inner.port.lock().endpoint.connection(inner.id).map_or(0, |c| c.tail_room());
+        let (mut written, count) = inner.copy_in(buf, tail_room);
+        self.poll_send(cx, self.writer, |_, c| written.send(c)).map_ok(|()| count)
     }
 
     /// Does nothing: what is written is on its way. See [`Connection::wait_acknowledged`].

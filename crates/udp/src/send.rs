@@ -8,6 +8,9 @@ use socket2::SockAddr;
 use crate::control::{self, ControlBuffer};
 use crate::{MAX_SEGMENTS, UdpSocket};
 
+/// A header and a payload for each datagram of a call.
+const MAX_SLICES: usize = 2 * MAX_SEGMENTS;
+
 /// How far a call came.
 #[derive(Debug, Default)]
 pub struct Sent {
@@ -50,7 +53,10 @@ impl UdpSocket {
     ) -> io::Result<()> {
         let size = u16::try_from(segment).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut buffer = ControlBuffer::new();
+        let mut runs = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; MAX_SLICES];
         let mut header = header(to, slices);
+        header.msg_iovlen = join(slices, &mut runs) as _;
+        header.msg_iov = runs.as_mut_ptr();
         control::put_u16(&mut header, &mut buffer, libc::UDP_SEGMENT, size);
         self.send_message(&header)
     }
@@ -109,6 +115,25 @@ impl UdpSocket {
         }
         out
     }
+}
+
+/// Describes `slices` as few runs of memory: those that lie one behind the other as one, which the
+/// kernel then copies as one. Returns how many.
+fn join(slices: &[IoSlice<'_>], runs: &mut [libc::iovec; MAX_SLICES]) -> usize {
+    let mut count = 0;
+    for slice in slices.iter().take(MAX_SLICES) {
+        let base = slice.as_ptr().cast_mut();
+        match runs[..count].last_mut() {
+            Some(run) if run.iov_base.cast::<u8>().wrapping_add(run.iov_len) == base => {
+                run.iov_len += slice.len();
+            }
+            _ => {
+                runs[count] = libc::iovec { iov_base: base.cast(), iov_len: slice.len() };
+                count += 1;
+            }
+        }
+    }
+    count
 }
 
 /// A message to `to` from `slices`.

@@ -5,10 +5,14 @@
 //! then in `sent` until they are acknowledged.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_wire::{Boundary, MsgNo};
+use farhaul_wire::{Boundary, HEADER_LEN, MsgNo};
+
+use crate::frames::Frames;
+use crate::transmit::{self, Transmit};
 
 /// A packet's place in the buffer.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +50,7 @@ impl Slot {
 
 #[derive(Debug)]
 struct Block {
-    bytes: Bytes,
+    payload: transmit::Block,
     /// Slots that still point here.
     live: u32,
 }
@@ -136,12 +140,35 @@ impl SendBuffer {
         if whole > 0 {
             self.bytes += whole;
             let packets = data.split_to(whole);
-            let block = self.push_block(packets, (whole / self.payload_size) as u32);
+            let block = transmit::Block::Bytes(packets);
+            let block = self.push_block(block, (whole / self.payload_size) as u32);
             for start in (0..whole).step_by(self.payload_size) {
                 self.queue_stream_packet(block, start as u32, self.payload_size as u16);
             }
         }
         self.append_to_tail(&data);
+    }
+
+    /// Appends full packets to the stream, by reference. A packet that is being filled goes as it
+    /// is.
+    pub fn append_frames(&mut self, frames: Frames) {
+        debug_assert_eq!(frames.payload_size, self.payload_size);
+        if frames.is_empty() {
+            return;
+        }
+        self.close_tail();
+        self.bytes += frames.len();
+        let memory = transmit::Block::Frames(frames.memory);
+        let block = self.push_block(memory, frames.packets as u32);
+        for index in 0..frames.packets {
+            let start = index * (HEADER_LEN + self.payload_size) + HEADER_LEN;
+            self.queue_stream_packet(block, start as u32, self.payload_size as u16);
+        }
+    }
+
+    /// Bytes that the packet that is being filled has room for; none if there is no such packet.
+    pub fn tail_room(&self) -> usize {
+        if self.tail.is_empty() { 0 } else { self.payload_size - self.tail.len() }
     }
 
     /// Adds bytes to the packet that is being filled; they fit.
@@ -160,7 +187,8 @@ impl SendBuffer {
     fn close_tail(&mut self) {
         if !self.tail.is_empty() {
             let len = self.tail.len();
-            let block = self.push_block(Bytes::copy_from_slice(&self.tail), 1);
+            let block = transmit::Block::Bytes(Bytes::copy_from_slice(&self.tail));
+            let block = self.push_block(block, 1);
             self.tail.clear();
             self.queue_stream_packet(block, 0, len as u16);
         }
@@ -191,7 +219,7 @@ impl SendBuffer {
             self.expiries.push_back(Expiry { message, at });
         }
         self.bytes += len;
-        let block = self.push_block(data, packets as u32);
+        let block = self.push_block(transmit::Block::Bytes(data), packets as u32);
         for index in 0..packets {
             let start = index * self.payload_size;
             self.queue.push_back(Slot {
@@ -234,15 +262,30 @@ impl SendBuffer {
         Some(slot)
     }
 
-    /// The block of `slot` and where in it the payload starts.
-    pub fn payload(&self, slot: &Slot) -> (&Bytes, u32) {
+    /// Adds the packet of `slot` to `out`, to be followed by [`SendBuffer::close_run`]. In frames
+    /// the header is written in place, unless an earlier packet to be sent holds them.
+    pub fn put(&mut self, slot: &Slot, header: [u8; HEADER_LEN], out: &mut Transmit) {
+        if out.open_block() != Some(slot.block) {
+            self.close_run(out);
+        }
         let index = slot.block.wrapping_sub(self.first_block) as usize;
-        (&self.blocks[index].bytes, slot.start)
+        let mut framed = false;
+        if let transmit::Block::Frames(memory) = &mut self.blocks[index].payload
+            && let Some(memory) = Arc::get_mut(memory)
+        {
+            let start = slot.start as usize;
+            memory.as_mut()[start - HEADER_LEN..start].copy_from_slice(&header);
+            framed = true;
+        }
+        out.push_data(header, slot.block, framed, slot.start, slot.len());
     }
 
-    /// Whether two packets lie in one block.
-    pub fn same_block(a: &Slot, b: &Slot) -> bool {
-        a.block == b.block
+    /// Hands `out` the block that its last packets lie in.
+    pub fn close_run(&self, out: &mut Transmit) {
+        if let Some(number) = out.open_block() {
+            let index = number.wrapping_sub(self.first_block) as usize;
+            out.close_block(self.blocks[index].payload.clone());
+        }
     }
 
     /// Releases the first `packets` in flight; returns their payload bytes.
@@ -304,8 +347,8 @@ impl SendBuffer {
         message
     }
 
-    fn push_block(&mut self, bytes: Bytes, packets: u32) -> u32 {
-        self.blocks.push_back(Block { bytes, live: packets });
+    fn push_block(&mut self, payload: transmit::Block, packets: u32) -> u32 {
+        self.blocks.push_back(Block { payload, live: packets });
         self.first_block.wrapping_add(self.blocks.len() as u32 - 1)
     }
 
@@ -332,6 +375,46 @@ mod tests {
         out
     }
 
+    /// What the packets of `slots` are on the wire.
+    fn sent(buffer: &mut SendBuffer, slots: &[Slot]) -> Vec<(u8, Vec<u8>)> {
+        let mut out = Transmit::new();
+        for (index, slot) in slots.iter().enumerate() {
+            buffer.put(slot, [index as u8; HEADER_LEN], &mut out);
+        }
+        buffer.close_run(&mut out);
+        out.datagrams().map(|(header, payload)| (header[0], payload.to_vec())).collect()
+    }
+
+    fn frames(first: u8, packets: usize) -> Frames {
+        let mut memory = vec![0; packets * (HEADER_LEN + 100)];
+        for (index, payload) in Frames::payloads(&mut memory, 100).enumerate() {
+            payload.fill(first + index as u8);
+        }
+        Frames::new(memory, 100, packets)
+    }
+
+    #[test]
+    fn frames_are_sent_from_where_they_lie() {
+        let mut buffer = SendBuffer::new(100);
+        buffer.append_frames(frames(10, 3));
+        buffer.append(Bytes::from(vec![1; 30]));
+        assert_eq!(buffer.tail_room(), 70);
+        buffer.append_frames(frames(20, 2));
+        assert_eq!((buffer.bytes(), buffer.unsent()), (530, 6));
+        assert_eq!(lens(&mut buffer), [100, 100, 100, 30, 100, 100]);
+        let slots: Vec<Slot> = (0..6).map(|i| *buffer.sent(i).unwrap()).collect();
+        let firsts = |sent: Vec<(u8, Vec<u8>)>| -> Vec<(u8, u8)> {
+            sent.iter().map(|(header, payload)| (*header, payload[0])).collect()
+        };
+        let wanted: Vec<_> = (0..6).zip([10, 11, 12, 1, 20, 21]).collect();
+        assert_eq!(firsts(sent(&mut buffer, &slots)), wanted);
+        // The second run in the first block finds it held by the first run.
+        let mixed = [slots[2], slots[4], slots[0]];
+        assert_eq!(firsts(sent(&mut buffer, &mixed)), [(0, 12), (1, 20), (2, 10)]);
+        buffer.acknowledge(6);
+        assert!(buffer.is_empty() && buffer.blocks.is_empty());
+    }
+
     #[test]
     fn stream_writes_fill_packets() {
         let mut buffer = SendBuffer::new(100);
@@ -342,8 +425,8 @@ mod tests {
         assert_eq!(buffer.unsent(), 5);
         assert_eq!(lens(&mut buffer), [100, 100, 100, 100, 20]);
         let slot = *buffer.sent(2).unwrap();
-        let (block, start) = buffer.payload(&slot);
-        assert_eq!((block[start as usize], block[99]), (1, 3), "50 ones, 30 twos, 20 threes");
+        let payload = sent(&mut buffer, &[slot]).remove(0).1;
+        assert_eq!((payload[0], payload[99]), (1, 3), "50 ones, 30 twos, 20 threes");
         assert_eq!(buffer.acknowledge(5), 420);
         assert!(buffer.is_empty() && buffer.blocks.is_empty());
     }
