@@ -129,6 +129,8 @@ pub struct Connection {
     outbox: Outbox,
     last_heard: Time,
     last_sent: Time,
+    /// When a silent peer was last asked for a sign of life.
+    asked_at: Time,
     events: Events,
     was_full: bool,
     peer_error: Option<u32>,
@@ -193,6 +195,7 @@ impl Connection {
             outbox: Outbox::default(),
             last_heard: now,
             last_sent: now,
+            asked_at: now,
             events: Events { connected: true, writable: true, ..Events::default() },
             was_full: false,
             peer_error: None,
@@ -472,6 +475,10 @@ impl Connection {
         if now - self.last_sent >= self.config.keep_alive {
             self.outbox.keep_alive = true;
         }
+        if now >= self.ask_at() {
+            self.asked_at = now;
+            self.outbox.ask = true;
+        }
         self.advance_life(now);
     }
 
@@ -486,6 +493,7 @@ impl Connection {
         let timers = [
             life,
             Some(self.last_heard + self.config.peer_timeout),
+            Some(self.ask_at()),
             Some(self.last_sent + self.config.keep_alive),
             self.send.timeout(self.rto()),
             self.send.next_send(),
@@ -494,6 +502,13 @@ impl Connection {
             self.doubts.timeout(),
         ];
         timers.into_iter().flatten().min()
+    }
+
+    /// When a silent peer is next asked for a sign of life: its own may come less often than this
+    /// side's patience allows.
+    fn ask_at(&self) -> Time {
+        let patience = self.config.peer_timeout;
+        (self.last_heard + patience / 2).max(self.asked_at + patience / 8)
     }
 
     fn advance_life(&mut self, now: Time) {

@@ -161,6 +161,22 @@ fn a_shutdown_never_heard() {
     assert_eq!(net.update(B, ids.1, |c| c.close_reason()), Some(CloseReason::TimedOut));
 }
 
+/// A side with less patience than the peer's silence between its signs of life asks for one.
+#[test]
+fn little_patience_does_not_end_what_is_well() {
+    for patience in [100, 400, 2_900] {
+        let mut net = Net::asymmetric(path(), cut(30_000, 1_000_000), 1);
+        let config = Config { peer_timeout: Duration::from_millis(patience), ..stream() };
+        let ids = net.connect(config, stream());
+        net.run_for(Duration::from_secs(29));
+        assert_eq!(net.update(A, ids.0, |c| c.close_reason()), None, "{patience}");
+        // It takes no more than two questions and two answers in that time.
+        assert!(net.links[A].stats().offered < 4 * 29_000 / patience + 50, "{patience}");
+        net.run_for(Duration::from_millis(1_000 + 2 * patience));
+        assert_eq!(net.update(A, ids.0, |c| c.close_reason()), Some(CloseReason::TimedOut));
+    }
+}
+
 #[test]
 fn linger_time_ends() {
     for linger in [0, 1, 2_000, 10_000] {

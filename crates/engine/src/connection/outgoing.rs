@@ -28,6 +28,8 @@ pub struct Outbox {
     pub last_ack2: Option<Time>,
     pub naks: Vec<LossRange>,
     pub keep_alive: bool,
+    /// A sign of life is wanted of the peer.
+    pub ask: bool,
     pub shutdown: bool,
     pub error: Option<u32>,
     pub custom: VecDeque<CustomMessage>,
@@ -39,6 +41,7 @@ impl Outbox {
             && self.ack2.is_none()
             && self.naks.is_empty()
             && !self.keep_alive
+            && !self.ask
             && !self.shutdown
             && self.error.is_none()
             && self.custom.is_empty()
@@ -93,8 +96,7 @@ impl Connection {
             return self.poll_drop(now, out);
         }
         if core::mem::take(&mut self.outbox.handshake) {
-            let own = own_fields(self.id, self.peer, self.agreement.isn, &self.config);
-            let answer = self.handshake_answer(own);
+            let answer = self.handshake_answer();
             return self.push_control(now, &Control::Handshake(answer), out);
         }
         if !self.outbox.naks.is_empty() {
@@ -115,6 +117,11 @@ impl Connection {
         if core::mem::take(&mut self.outbox.shutdown) {
             return self.push_control(now, &Control::Shutdown, out);
         }
+        if core::mem::take(&mut self.outbox.ask) {
+            // Whoever is connected answers this, the stock library too.
+            let hello = Handshake { request: Request::Hello, ..self.handshake_answer() };
+            return self.push_control(now, &Control::Handshake(hello), out);
+        }
         self.outbox.keep_alive = false;
         self.push_control(now, &Control::KeepAlive, out)
     }
@@ -126,7 +133,8 @@ impl Connection {
     }
 
     /// The answer to a handshake that comes once more: a peer that has not heard the first one.
-    pub(super) fn handshake_answer(&self, own: Handshake) -> Handshake {
+    pub(super) fn handshake_answer(&self) -> Handshake {
+        let own = own_fields(self.id, self.peer, self.agreement.isn, &self.config);
         let request = if self.config.rendezvous { Request::Agreement } else { Request::Conclusion };
         Handshake { request, mss: self.agreement.wire_mss, ..own }
     }
