@@ -131,6 +131,10 @@ pub struct Connection {
     last_sent: Time,
     /// When a silent peer was last asked for a sign of life.
     asked_at: Time,
+    /// Connections that share this host's room for bursts, and the packets received when they were
+    /// counted.
+    room_shares: u32,
+    received_before: u64,
     events: Events,
     was_full: bool,
     peer_error: Option<u32>,
@@ -197,6 +201,8 @@ impl Connection {
             last_sent: now,
             asked_at: now,
             events: Events { connected: true, writable: true, ..Events::default() },
+            room_shares: 1,
+            received_before: 0,
             was_full: false,
             peer_error: None,
             counters: Counters::default(),

@@ -21,6 +21,8 @@ const MAX_REPLIES: usize = 256;
 /// Connections that are over are remembered so long, to answer a peer that has not heard.
 const MEMORY: Duration = Duration::from_secs(5);
 const MAX_REMEMBERED: usize = 1024;
+/// How often the connections that receive are counted.
+const SHARE_EVERY: Duration = Duration::from_millis(50);
 
 /// Names a connection of an endpoint: its socket ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +74,16 @@ struct Socket {
     client: Option<Client>,
 }
 
+impl Socket {
+    /// The connection, if it is set up.
+    fn open_mut(&mut self) -> Option<&mut Connection> {
+        match &mut self.entry {
+            Entry::Open(connection) => Some(connection),
+            Entry::Connecting(_) | Entry::Failed(_) => None,
+        }
+    }
+}
+
 /// What the repeated requests of one client are known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Client {
@@ -113,6 +125,8 @@ pub struct Endpoint {
     ready: VecDeque<u32>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     events: VecDeque<u32>,
+    /// When those that receive were last counted.
+    shared_at: Time,
     counters: EndpointCounters,
 }
 
@@ -135,6 +149,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
             events: VecDeque::new(),
+            shared_at: now,
             counters: EndpointCounters::default(),
         }
     }
@@ -276,6 +291,9 @@ impl Endpoint {
         segment: usize,
         retain: bool,
     ) {
+        if now - self.shared_at >= SHARE_EVERY {
+            self.share_room(now);
+        }
         let segment = segment.max(1);
         let mut start = 0;
         while start < bytes.len() {
@@ -299,6 +317,16 @@ impl Endpoint {
                 self.handle_for(now, from, id, bytes, start..end, segment, retain);
             }
             start = end;
+        }
+    }
+
+    /// What the host can take at once is for all connections that receive.
+    fn share_room(&mut self, now: Time) {
+        self.shared_at = now;
+        let open = self.sockets.values_mut().filter_map(Socket::open_mut);
+        let shares = open.map(|connection| u32::from(connection.has_received())).sum();
+        for connection in self.sockets.values_mut().filter_map(Socket::open_mut) {
+            connection.set_room_shares(shares);
         }
     }
 
@@ -689,10 +717,7 @@ impl Endpoint {
     }
 
     fn open_mut(&mut self, id: u32) -> Option<&mut Connection> {
-        match &mut self.sockets.get_mut(&id)?.entry {
-            Entry::Open(connection) => Some(connection),
-            _ => None,
-        }
+        self.sockets.get_mut(&id)?.open_mut()
     }
 
     /// A socket ID that nobody can guess: positive, 31 bits, not in use.

@@ -22,6 +22,10 @@ const PEAK_KEPT: Duration = Duration::from_secs(1);
 /// receive buffer holds, and more than two of its light ACKs are apart.
 const STOCK_BURST_ROOM: f64 = 160.0;
 
+/// However many connections share a host's room, each may have so many packets in flight: two
+/// for the packet pair and what two light ACKs are apart would stall it else.
+const LEAST_ROOM: u32 = 32;
+
 /// Packets acknowledged per second, as this side sees it.
 #[derive(Debug)]
 pub struct DeliveryRate {
@@ -153,7 +157,19 @@ impl Connection {
         let span = rtt.max(SYN).as_nanos() as u64;
         let peak = self.receive.arrivals.peak_rate(now, span);
         let product = 2.0 * peak * rtt.as_secs_f64();
-        (product.min(1e9) as u32) + self.config.burst_room + self.receive.waiting()
+        let room = (self.config.burst_room / self.room_shares).max(LEAST_ROOM);
+        (product.min(1e9) as u32) + room + self.receive.waiting()
+    }
+
+    /// How many connections share the room that this host has for packets that come at once.
+    pub(crate) fn set_room_shares(&mut self, shares: u32) {
+        self.room_shares = shares.max(1);
+    }
+
+    /// Whether data has come since this was last asked.
+    pub(crate) fn has_received(&mut self) -> bool {
+        let before = core::mem::replace(&mut self.received_before, self.receive.packets_received);
+        before != self.receive.packets_received
     }
 
     pub(super) fn rto(&self) -> Duration {

@@ -11,6 +11,8 @@ use farhaul_wire::{AckSeq, Seq};
 const HISTORY: usize = 256;
 /// A light ACK after every so many packets (gu05 §5.2), at most one a receive batch.
 const LIGHT_INTERVAL: u32 = 64;
+/// A numbered ACK is at least so many packets after the one before, but where a timer asks for it.
+const LEAST_INTERVAL: u32 = 8;
 /// An unconfirmed ACK is repeated, at doubling intervals up to this.
 const LONGEST_REPEAT: Duration = Duration::from_secs(2);
 /// After a packet that ends a burst, the ACK follows at once, but not more often than this.
@@ -112,7 +114,7 @@ impl AckSchedule {
         let news = point.since(self.numbered) > 0;
         // The window must open before it is used up, or the sender stalls: at high rates that is
         // many times in a SYN interval.
-        let enough = if interval > 0 { interval } else { (window / 4).max(LIGHT_INTERVAL) };
+        let enough = if interval > 0 { interval } else { (window / 4).max(LEAST_INTERVAL) };
         let timer = self.due.is_some_and(|due| now >= due);
         if timer {
             self.due = None;
