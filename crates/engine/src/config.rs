@@ -62,7 +62,8 @@ pub struct Config {
     /// How much reordering is not taken for loss; adaptive, up to 256 packets.
     pub reorder_tolerance: ReorderTolerance,
     /// Packets that this host can take at once without losing some, however short the path: what
-    /// its kernel's receive buffer holds, or the cache. 720 are a mebibyte.
+    /// its kernel's receive buffer holds. The connections of a port that receive share them, and
+    /// none takes more than 720, a mebibyte, for the cache's sake. 720.
     pub burst_room: u32,
     /// Packets that one send call takes at most. 1 to 64.
     pub max_segments: u32,

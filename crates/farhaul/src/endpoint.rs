@@ -136,7 +136,7 @@ impl Endpoint {
 
     fn config(&self, options: &Options) -> Config {
         let mut config = options.config.clone();
-        config.burst_room = self.port.burst_room(config.burst_room);
+        config.burst_room = self.port.burst_room();
         config
     }
 }

@@ -294,11 +294,10 @@ impl Port {
         }
     }
 
-    /// Packets a connection of this port can take at once: what fits half the kernel's receive
-    /// buffer, at most what fits the cache.
-    pub fn burst_room(&self, default: u32) -> u32 {
+    /// Packets that may come at once: what fits half the kernel's receive buffer.
+    pub fn burst_room(&self) -> u32 {
         let fits = self.socket.buffers().receive / 2 / KERNEL_PACKET;
-        u32::try_from(fits).unwrap_or(u32::MAX).clamp(32, default)
+        u32::try_from(fits).unwrap_or(u32::MAX).max(32)
     }
 
     /// What the network last said when a packet to `peer` could not be sent.

@@ -22,9 +22,11 @@ const PEAK_KEPT: Duration = Duration::from_secs(1);
 /// receive buffer holds, and more than two of its light ACKs are apart.
 const STOCK_BURST_ROOM: f64 = 160.0;
 
-/// However many connections share a host's room, each may have so many packets in flight: two
-/// for the packet pair and what two light ACKs are apart would stall it else.
+/// However many connections share a host's room, each may have so many packets in flight, or it
+/// would wait for an ACK after each few.
 const LEAST_ROOM: u32 = 32;
+/// And however few, each at most so many: a mebibyte, which fits a processor's cache.
+const MOST_ROOM: u32 = 720;
 
 /// Packets acknowledged per second, as this side sees it.
 #[derive(Debug)]
@@ -157,7 +159,7 @@ impl Connection {
         let span = rtt.max(SYN).as_nanos() as u64;
         let peak = self.receive.arrivals.peak_rate(now, span);
         let product = 2.0 * peak * rtt.as_secs_f64();
-        let room = (self.config.burst_room / self.room_shares).max(LEAST_ROOM);
+        let room = (self.config.burst_room / self.room_shares).clamp(LEAST_ROOM, MOST_ROOM);
         (product.min(1e9) as u32) + room + self.receive.waiting()
     }
 
