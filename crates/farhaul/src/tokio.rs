@@ -60,8 +60,20 @@ impl Connection {
         peer: SocketAddr,
         options: &Options,
     ) -> io::Result<Connection> {
-        let endpoint = Endpoint::bind(bind, options)?;
-        Connection::start(&endpoint, peer, options, true).await
+        Connection::rendezvous_from(&Endpoint::bind(bind, options)?, peer, options).await
+    }
+
+    /// Meets `peer`, which does the same towards this port, from a port that is shared.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::connect`].
+    pub async fn rendezvous_from(
+        endpoint: &Endpoint,
+        peer: SocketAddr,
+        options: &Options,
+    ) -> io::Result<Connection> {
+        Connection::start(endpoint, peer, options, true).await
     }
 
     /// Connects to `peer` from a port that is shared.
@@ -434,6 +446,11 @@ impl Listener {
     /// The local address.
     pub fn local_addr(&self) -> SocketAddr {
         self.blocking.local_addr()
+    }
+
+    /// The port that it listens at, for connections from there as well.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.blocking.endpoint
     }
 
     /// Waits for a connection. Dropping the future loses none.

@@ -44,6 +44,24 @@ async fn both_directions_at_once() {
     assert_eq!(br.read(&mut [0; 9]).await.unwrap(), 0, "the end of the stream");
 }
 
+/// Two ports that listen as well meet each other.
+#[tokio::test]
+async fn ports_that_listen_meet() {
+    let options = Options::new();
+    let listeners = [(); 2].map(|()| Listener::bind(any(), &options).unwrap());
+    let addrs = [listeners[0].local_addr(), listeners[1].local_addr()];
+    let (a, b) = tokio::join!(
+        Connection::rendezvous_from(listeners[0].endpoint(), addrs[1], &options),
+        Connection::rendezvous_from(listeners[1].endpoint(), addrs[0], &options),
+    );
+    let (mut a, mut b) = (a.unwrap(), b.unwrap());
+    assert_eq!((a.local_addr(), a.peer_addr()), (addrs[0], addrs[1]));
+    a.write_all(b"met").await.unwrap();
+    let mut got = [0; 3];
+    b.read_exact(&mut got).await.unwrap();
+    assert_eq!(&got, b"met");
+}
+
 /// A read, an accept and a connect that are given up in the middle lose nothing.
 #[tokio::test]
 async fn cancelled_operations_lose_nothing() {

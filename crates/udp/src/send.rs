@@ -28,9 +28,12 @@ impl UdpSocket {
     pub fn send(&self, to: SocketAddr, segment: usize, slices: &[IoSlice<'_>]) -> Sent {
         let address = SockAddr::from(self.addressable(to));
         let datagrams = slices.len() / 2;
-        if datagrams > 1 && self.send_offload(segment) {
+        if datagrams > 1 && self.should_segment(segment) {
             match self.send_segmented(&address, segment, slices) {
-                Ok(()) => return Sent { datagrams, error: None },
+                Ok(()) => {
+                    self.accept_segment(segment);
+                    return Sent { datagrams, error: None };
+                }
                 Err(e) if is_refusal(&e) => self.refuse_segment(segment),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Sent::default(),
                 Err(e) => return Sent { datagrams, error: Some(e) },
@@ -197,5 +200,26 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(receiver.recv(&mut buf).unwrap(), 30_004);
         }
+    }
+
+    /// A refusal may have concerned the way to one peer alone.
+    #[test]
+    fn a_refusal_is_not_for_ever() {
+        let local = "127.0.0.1:0".parse().unwrap();
+        let receiver = std::net::UdpSocket::bind(local).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let sender = UdpSocket::bind(local, &Options::default()).unwrap();
+        if !sender.send_offload(1_000) {
+            return;
+        }
+        sender.refuse_segment(1_000);
+        let payloads = [vec![7; 996], vec![8; 996]];
+        let mut calls = 0;
+        while !sender.send_offload(1_000) {
+            assert_eq!(sender.send(to, 1_000, &slices(&payloads)).datagrams, 2);
+            calls += 1;
+            assert!(calls < 10_000);
+        }
+        assert!(calls > 1_000, "{calls}");
     }
 }

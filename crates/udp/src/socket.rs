@@ -9,6 +9,9 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::MAX_SEND;
 
+/// Calls without segmentation offload after which it is tried again.
+const TRY_AGAIN_AFTER: usize = 4096;
+
 /// How to open a socket.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -48,6 +51,8 @@ pub struct UdpSocket {
     /// Segmentation offload takes datagrams up to this size; 0: not at all. It shrinks when the
     /// kernel refuses: no support, or datagrams beyond the MTU.
     max_segment: AtomicUsize,
+    /// Calls since then that went without it.
+    unsegmented: AtomicUsize,
 }
 
 impl UdpSocket {
@@ -88,6 +93,7 @@ impl UdpSocket {
             buffers: BufferSizes { receive, send, limited },
             receive_offload,
             max_segment: AtomicUsize::new(if send_offload { MAX_SEND } else { 0 }),
+            unsegmented: AtomicUsize::new(0),
         })
     }
 
@@ -109,6 +115,23 @@ impl UdpSocket {
     /// Whether the kernel splits datagrams of `segment` bytes, as far as is known.
     pub fn send_offload(&self, segment: usize) -> bool {
         segment <= self.max_segment.load(Ordering::Relaxed)
+    }
+
+    /// Whether to split datagrams of `segment` bytes now. What was refused is tried again now and
+    /// then: it may have been the way to another peer that did not allow it.
+    pub(crate) fn should_segment(&self, segment: usize) -> bool {
+        let max = self.max_segment.load(Ordering::Relaxed);
+        segment <= max
+            || (max > 0
+                && (self.unsegmented.fetch_add(1, Ordering::Relaxed) + 1)
+                    .is_multiple_of(TRY_AGAIN_AFTER))
+    }
+
+    /// Remembers that the kernel split datagrams of `segment` bytes.
+    pub(crate) fn accept_segment(&self, segment: usize) {
+        if segment > self.max_segment.load(Ordering::Relaxed) {
+            self.max_segment.store(segment, Ordering::Relaxed);
+        }
     }
 
     /// Remembers that the kernel did not split datagrams of `segment` bytes.
