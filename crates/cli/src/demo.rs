@@ -95,6 +95,11 @@ pub fn run(args: &DemoArgs) -> Result<()> {
         let least = show_size(tree::MIN_BYTES);
         return Err(Usage(format!("the tree must have {least} or more")).into());
     }
+    if let Some(unknown) = args.tcp_cc.iter().find(|cc| !tcp::may_be_offered(cc)) {
+        let offered = tcp::offered().join(", ");
+        let message = format!("the kernel has no TCP congestion control '{unknown}'");
+        return Err(Usage(format!("{message}; it has {offered}")).into());
+    }
     let stop = Stop::on_interrupt();
     let report = match demonstrate(args, &stop) {
         // Whatever failed, failed because of that.

@@ -2,6 +2,7 @@
 
 mod demo;
 mod exit;
+mod greeting;
 mod interrupt;
 mod output;
 mod perf;

@@ -1,7 +1,11 @@
 //! `farhaul perf`: memory-to-memory measurement, in the habits of iperf3.
 
+mod arrivals;
 mod channel;
+mod measure;
+mod protocol;
 mod report;
+mod running;
 mod session;
 
 use std::net::SocketAddr;
@@ -11,6 +15,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use crate::exit::Usage;
+use crate::greeting::GreetingArgs;
 use crate::transport::{TransportArgs, resolve};
 use crate::units;
 
@@ -26,10 +31,11 @@ pub struct PerfArgs {
     /// Listen for tests at this address
     #[arg(long, value_name = "ADDR", conflicts_with = "peer")]
     listen: Option<String>,
-    /// End the listener after one test
+    /// End the listener after one test, or one connection that begins none
     #[arg(long, requires = "listen")]
     once: bool,
-    /// How long to send
+    /// How long to write; the test goes on until everything written has arrived, and counts that
+    /// time too
     #[arg(short = 't', long, value_name = "SECS", value_parser = units::time, default_value = "10")]
     time: Duration,
     /// How much to send, instead of how long
@@ -60,7 +66,16 @@ pub struct PerfArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    greeting: GreetingArgs,
+    #[command(flatten)]
     transport: TransportArgs,
+}
+
+impl PerfArgs {
+    /// Without the handshake of a test.
+    fn is_raw(&self) -> bool {
+        self.sink || self.source
+    }
 }
 
 /// What carries the data of a test.

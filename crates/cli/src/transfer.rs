@@ -14,7 +14,8 @@ use farhaul_mover::{Cancel, Event, Progress, ReceiveOptions, SendOptions, Summar
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::exit::{Usage, describe};
+use crate::exit::{Failed, Usage, describe};
+use crate::greeting::GreetingArgs;
 use crate::transport::{TransportArgs, report_kernel_buffers, resolve};
 use crate::units::{self, show_rate, show_size, show_time};
 use crate::{interrupt, output};
@@ -29,7 +30,8 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Send files and trees to a `farhaul recv`.
 ///
 /// Each path arrives under its last component, as with scp -r; DIR/. sends the contents of DIR.
-/// Every file is verified by its BLAKE3 digest before it gets its name.
+/// Every file is verified by its BLAKE3 digest before it gets its name. Paths that are not there,
+/// cannot be opened or have no name of their own are told before anything is sent: then nothing is.
 #[derive(Args, Debug)]
 pub struct SendArgs {
     /// What to send
@@ -47,6 +49,8 @@ pub struct SendArgs {
     /// Print one JSON document at the end
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    greeting: GreetingArgs,
     #[command(flatten)]
     transport: TransportArgs,
 }
@@ -82,6 +86,8 @@ pub struct RecvArgs {
     /// Print one JSON document a transfer
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    greeting: GreetingArgs,
     #[command(flatten)]
     transport: TransportArgs,
 }
@@ -149,12 +155,9 @@ impl TransferReport {
 
 /// Runs `farhaul send`.
 pub fn send(args: &SendArgs) -> Result<()> {
+    // Nobody is to be bothered before it is known that there is something to send.
+    farhaul_mover::check_sources(&args.paths)?;
     let peer = resolve(&args.peer, "localhost")?;
-    for path in &args.paths {
-        if let Err(error) = path.symlink_metadata() {
-            return Err(Usage(format!("{}: {error}", path.display())).into());
-        }
-    }
     let connection = Connection::connect(peer, &args.transport.options())
         .with_context(|| format!("cannot connect to {peer}"))?;
     let cancel = Cancel::default();
@@ -163,10 +166,15 @@ pub fn send(args: &SendArgs) -> Result<()> {
     let started = Instant::now();
     let mut display = Display::new(&MultiProgress::new(), &connection, args.quiet);
     let streams = (connection.clone(), connection.clone());
-    let result = farhaul_mover::send(&args.paths, streams, &options, &mut |e| display.show(&e));
+    let mut greeting = Greeting::expect(&connection, args.greeting);
+    let result = farhaul_mover::send(&args.paths, streams, &options, &mut |event| {
+        greeting.look_for(&event);
+        display.show(&event);
+    });
     display.finish();
     let report = result
-        .map(|summary| TransferReport::new("sender", &connection, &summary, started.elapsed()));
+        .map(|summary| TransferReport::new("sender", &connection, &summary, started.elapsed()))
+        .map_err(|error| greeting.explain(error.exit_code(), error, "farhaul recv"));
     // Also after a failure: the peer is to hear of it. After a success it has everything and has said
     // so; it may even have closed first.
     let _ = connection.close();
@@ -263,10 +271,15 @@ fn receive_one(
     let mut display = Display::new(bars, connection, args.quiet);
     let streams = (connection.clone(), connection.clone());
     let into: &Path = &args.into;
-    let result = farhaul_mover::receive(into, streams, &options, &mut |e| display.show(&e));
+    let mut greeting = Greeting::expect(connection, args.greeting);
+    let result = farhaul_mover::receive(into, streams, &options, &mut |event| {
+        greeting.look_for(&event);
+        display.show(&event);
+    });
     display.finish();
     let report = result
-        .map(|summary| TransferReport::new("receiver", connection, &summary, started.elapsed()));
+        .map(|summary| TransferReport::new("receiver", connection, &summary, started.elapsed()))
+        .map_err(|error| greeting.explain(error.exit_code(), error, "farhaul send"));
     let closed = connection.clone().close();
     let report = report?;
     // The sender has had its receipt: whether it also heard of the end is its own affair.
@@ -281,6 +294,40 @@ fn stop_on_interrupt(cancel: &Cancel, connection: &Connection) {
         cancel.cancel();
         connection.abort();
     });
+}
+
+/// Whether the peer has shown that it speaks the mover's protocol. Until then reads have a time-out;
+/// after it a peer may be silent for as long as its disks take.
+struct Greeting<'a> {
+    connection: &'a Connection,
+    heard: bool,
+}
+
+impl<'a> Greeting<'a> {
+    fn expect(connection: &'a Connection, args: GreetingArgs) -> Self {
+        connection.set_read_timeout(Some(args.greeting_timeout));
+        Greeting { connection, heard: false }
+    }
+
+    fn look_for(&mut self, event: &Event<'_>) {
+        if let Event::Greeted = event {
+            self.connection.set_read_timeout(None);
+            self.heard = true;
+        }
+    }
+
+    /// `error`, and what the user may have mistaken if it came before the greeting. `wanted`: the
+    /// command that should have answered.
+    fn explain<E>(&self, code: u8, error: E, wanted: &str) -> anyhow::Error
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        if self.heard || code != 1 {
+            return error.into();
+        }
+        let peer = self.connection.peer_addr();
+        Failed { code, message: format!("{error}; is {peer} a `{wanted}`?") }.into()
+    }
 }
 
 /// Shows progress: a bar on a terminal, else a line now and then.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use farhaul::{Endpoint, Law, Options};
 
-use crate::exit::Usage;
+use crate::exit::{Failed, Usage};
 use crate::units;
 
 /// Transport options.
@@ -71,16 +71,42 @@ impl TransportArgs {
 }
 
 /// The address that `text` names: `HOST:PORT`, `[V6]:PORT`, or `:PORT` and `PORT` for `default`.
+///
+/// # Errors
+/// [`Usage`] if it is no address; [`Failed`] if it is one and its name cannot be resolved.
 pub fn resolve(text: &str, default: &str) -> Result<SocketAddr> {
     let full = match text.strip_prefix(':') {
         Some(port) => format!("{default}:{port}"),
         None if text.parse::<u16>().is_ok() => format!("{default}:{text}"),
         None => text.to_owned(),
     };
-    let mut found = full
-        .to_socket_addrs()
-        .map_err(|e| Usage(format!("'{text}' is not an address ({e}); write HOST:PORT")))?;
-    found.next().ok_or_else(|| Usage(format!("'{text}' has no address")).into())
+    if let Ok(addr) = full.parse() {
+        return Ok(addr);
+    }
+    let malformed = || Usage(format!("'{text}' is not an address; write HOST:PORT"));
+    let (host, port) = full.rsplit_once(':').ok_or_else(malformed)?;
+    let port: u16 = port.parse().map_err(|_| malformed())?;
+    // The system takes some forms of numbers that are no names, such as 127.1.
+    match (host, port).to_socket_addrs() {
+        Ok(mut found) => found.next().ok_or_else(|| unknown(host, "it has no address")),
+        Err(_) if !is_name(host) => Err(malformed().into()),
+        Err(error) => Err(unknown(host, &error.to_string())),
+    }
+}
+
+fn unknown(host: &str, why: &str) -> anyhow::Error {
+    let message = format!("cannot find the address of '{host}': {why}");
+    Failed { code: 1, message }.into()
+}
+
+/// Whether `host` may be the name of a host: labels of letters, digits and hyphens (RFC 1123, 2.1),
+/// or of anything outside ASCII. The last is not a number, or it would be an IPv4 address.
+fn is_name(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || !c.is_ascii();
+    let label = |label: &str| (1..=63).contains(&label.len()) && label.chars().all(fits);
+    let number = |label: &str| label.chars().all(|c| c.is_ascii_digit());
+    host.split('.').all(label) && !host.split('.').next_back().is_some_and(number)
 }
 
 /// Says once, where it matters, that the kernel grants only small buffers.
@@ -93,5 +119,58 @@ pub fn report_kernel_buffers(endpoint: &Endpoint) {
              Raise it with: sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608",
             units::show_size(buffers.receive as u64)
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit;
+
+    #[test]
+    fn addresses_have_short_forms() {
+        let resolved = |text: &str| resolve(text, "127.0.0.1").expect(text).to_string();
+        assert_eq!(resolved("10.1.2.3:4"), "10.1.2.3:4");
+        assert_eq!(resolved(":9000"), "127.0.0.1:9000");
+        assert_eq!(resolved("9000"), "127.0.0.1:9000");
+        assert_eq!(resolved("[::1]:4"), "[::1]:4");
+        assert_eq!(resolve(":7", "[::]").expect("an address").to_string(), "[::]:7");
+    }
+
+    #[test]
+    fn what_is_no_address_is_bad_usage() {
+        let bad = [
+            "nowhere",
+            "host:",
+            "host:port",
+            "host:70000",
+            "host:-1",
+            "",
+            ":",
+            "a b:9",
+            "[::1:9",
+            "[::g]:9",
+            "256.1.1.1:9",
+            "1.2.3.4.5:9",
+            "a..b:9",
+            ".a:9",
+            "user@host:9",
+            "a/b:9",
+        ];
+        for text in bad {
+            let error = resolve(text, "localhost").expect_err(text);
+            assert_eq!(exit::code(&error), 2, "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_are_told_from_what_is_no_name() {
+        for name in ["a", "host-1.example.org", "example.org.", "1.example", "_s.ex", "bücher.de"]
+        {
+            assert!(is_name(name), "{name}");
+        }
+        for other in ["", ".", "1.2.3", "example.1", "fe80::1", "a.-.b c", &"a".repeat(64)] {
+            assert!(!is_name(other), "{other}");
+        }
     }
 }

@@ -2,10 +2,15 @@
 
 mod common;
 
+use std::fs;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 
-use common::free_addresses;
 use common::process::{Ended, Process};
+use common::{free_addresses, skip};
 
 fn run(args: &[&str]) -> Ended {
     Process::farhaul(args).finish()
@@ -40,6 +45,60 @@ fn bad_usage() {
     expect(&["wan", "relay", "--between", "a", "b"], 2, "LISTEN=PEER");
     expect(&["wan", "relay", "--listen", ":0", "--to", ":9", "--rate", "slow"], 2, "slow");
     expect(&["nonsense"], 2, "nonsense");
+}
+
+#[test]
+fn a_name_that_nobody_has_is_no_bad_usage() {
+    // Never given to anybody (RFC 6761).
+    expect(&["perf", "farhaul.invalid:9"], 1, "cannot find the address of 'farhaul.invalid'");
+    expect(&["perf", "256.1.1.1:9"], 2, "'256.1.1.1:9' is not an address");
+}
+
+/// Nobody listens there: what is told was known before anybody was called.
+#[test]
+fn sources_are_checked_before_anybody_is_called() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    fs::create_dir_all(path("a/same")).expect("a directory");
+    fs::create_dir_all(path("b")).expect("a directory");
+    fs::write(path("b/same"), "").expect("a file");
+    let [addr] = free_addresses("127.0.0.1").map(|addr| addr.to_string());
+    expect(&["send", "/", &addr], 2, "has no name to arrive under");
+    expect(&["send", &path("a/.."), &addr], 2, "has no name to arrive under");
+    expect(&["send", &path("nowhere"), &addr], 2, "nowhere");
+    expect(&["send", &path("b/same/"), &addr], 2, "Not a directory");
+    expect(&["send", &path("a/same"), &path("b/same"), &addr], 2, "would both arrive as");
+    expect(&["send", &path("a/."), &path("b/."), &addr], 2, "would both arrive as");
+}
+
+#[test]
+fn unreadable_sources_are_told_before_anybody_is_called() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("the owner may");
+    };
+    let (file, sub) = (dir.path().join("file"), dir.path().join("directory"));
+    fs::write(&file, "secret").expect("a file");
+    fs::create_dir(&sub).expect("a directory");
+    mode(&file, 0);
+    mode(&sub, 0);
+    mode(dir.path(), 0o755);
+    let [addr] = free_addresses("127.0.0.1").map(|addr| addr.to_string());
+    for source in [&file, &sub] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+        command.arg("send").arg(source).arg(&addr);
+        if fs::read_dir(&sub).is_ok() {
+            // Nothing is unreadable for root, so it is somebody else who sends.
+            command.uid(65_534);
+        }
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(error) => skip!("farhaul cannot be run by another user: {error}"),
+        };
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("Permission denied"), "{text}");
+    }
 }
 
 #[test]

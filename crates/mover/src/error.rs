@@ -33,7 +33,7 @@ pub enum SendError {
     /// [`Cancel`](crate::Cancel) was used.
     #[error("interrupted")]
     Interrupted,
-    /// A source could not be read at all. Nothing was sent.
+    /// A source is not there or cannot be opened. Nothing was sent.
     #[error("{path:?}: {source}")]
     Io {
         /// The source as given.
@@ -54,6 +54,9 @@ pub enum SendError {
     /// There is nothing to send: no source was given.
     #[error("nothing to send")]
     NoSources,
+    /// The peer did not begin before the stream's time-out. Nothing was sent.
+    #[error("the receiver did not answer in time")]
+    PeerSilent,
     /// The peer closed the stream before it confirmed everything.
     #[error("the receiver went away before it confirmed everything")]
     PeerVanished,
@@ -91,12 +94,15 @@ impl SendError {
     /// 4 verification failed, 130 interrupted.
     pub fn exit_code(&self) -> u8 {
         match self {
-            SendError::BadSource { .. } | SendError::NameClash { .. } | SendError::NoSources => 2,
+            SendError::BadSource { .. }
+            | SendError::Io { .. }
+            | SendError::NameClash { .. }
+            | SendError::NoSources => 2,
             SendError::IncompatibleVersion { .. } | SendError::Refused { .. } => 3,
             SendError::ReceiptMismatch | SendError::VerificationFailed { .. } => 4,
             SendError::Interrupted => 130,
             SendError::Incomplete { .. }
-            | SendError::Io { .. }
+            | SendError::PeerSilent
             | SendError::PeerVanished
             | SendError::ProtocolViolation(_)
             | SendError::Remote { .. }
@@ -140,6 +146,9 @@ pub enum ReceiveError {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The peer did not begin before the stream's time-out. Nothing was stored.
+    #[error("the sender said nothing in time")]
+    PeerSilent,
     /// The sender closed the stream before the end.
     #[error("the sender went away in the middle")]
     PeerVanished,
@@ -177,6 +186,7 @@ impl ReceiveError {
             ReceiveError::Incomplete { .. }
             | ReceiveError::Io { .. }
             | ReceiveError::OverLimit { .. }
+            | ReceiveError::PeerSilent
             | ReceiveError::PeerVanished
             | ReceiveError::ProtocolViolation(_)
             | ReceiveError::Remote { .. }

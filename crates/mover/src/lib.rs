@@ -54,3 +54,4 @@ pub use error::{ReceiveError, SendError, Violation};
 pub use receive::{ReceiveOptions, receive};
 pub use report::{Cancel, Event, Failure, Failures, Progress, Side, Special, Summary};
 pub use send::{SendOptions, send};
+pub use sources::check_sources;

@@ -42,8 +42,9 @@ pub struct ReceiveOptions {
 /// [`ReceiveError::Incomplete`]. A full or broken file system and a digest that differs stop it.
 ///
 /// `stream` is the reading and the writing half of one connection. When it breaks, or the peer
-/// goes, reads must end; there is no time-out of its own here. What was written must still be
-/// delivered when it is closed.
+/// goes, reads must end; there is no time-out of its own here. A time-out that reads have at first
+/// ends the wait for a peer that does not begin ([`ReceiveError::PeerSilent`]); it is to be taken
+/// away at [`Event::Greeted`]. What was written must still be delivered when it is closed.
 ///
 /// If the process is killed, a file `.farhaul-….part` may be left where the last entry was to go.
 pub fn receive<R: Read, W: Write>(
@@ -61,11 +62,12 @@ pub fn receive<R: Read, W: Write>(
         .map_err(PreambleError::Read)
         .and_then(|()| reader.preamble(Role::Receiver));
     match started {
-        Ok(()) => {}
+        Ok(()) => observe(Event::Greeted),
         Err(PreambleError::Version(theirs)) => {
             return Err(ReceiveError::IncompatibleVersion { theirs });
         }
-        Err(PreambleError::Read(_)) if interrupted() => return Err(ReceiveError::Interrupted),
+        Err(_) if interrupted() => return Err(ReceiveError::Interrupted),
+        Err(PreambleError::Silent) => return Err(ReceiveError::PeerSilent),
         Err(PreambleError::Read(error)) => return Err(error.into()),
     }
     let policy = Policy { keep_set_id: options.keep_set_id, durable: options.durable };
@@ -137,7 +139,7 @@ fn give_up<R: Read, W: Write>(
 ) {
     let text = printable(error.to_string().as_bytes());
     let (reason, text) = match error {
-        ReceiveError::PeerVanished | ReceiveError::Stream(_) => return,
+        ReceiveError::PeerSilent | ReceiveError::PeerVanished | ReceiveError::Stream(_) => return,
         ReceiveError::Remote { .. } => (AbortReason::Agreed, &b""[..]),
         ReceiveError::Interrupted => (AbortReason::Interrupted, text.as_bytes()),
         ReceiveError::ProtocolViolation(_) => (AbortReason::Protocol, text.as_bytes()),

@@ -15,6 +15,8 @@ use crate::frame::Tally;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// The peer has shown that it speaks this protocol: once, and before everything else.
+    Greeted,
     /// How far it is: after every piece of data and every entry. Not limited in rate.
     Progress(Progress<'a>),
     /// One entry failed; the transfer goes on, and ends as incomplete.

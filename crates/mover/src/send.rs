@@ -56,7 +56,9 @@ impl Default for SendOptions {
 /// the receiver has confirmed every entry as stored and verified.
 ///
 /// `stream` is the reading and the writing half of one connection. When it breaks, or the peer
-/// goes, both halves must say so: there is no time-out of its own here.
+/// goes, both halves must say so: there is no time-out of its own here. A time-out that the reading
+/// half has at first ends the wait for a peer that does not begin ([`SendError::PeerSilent`]); it
+/// is to be taken away at [`Event::Greeted`], since a receiver may be silent for long.
 pub fn send<R, W>(
     paths: &[PathBuf],
     stream: (R, W),
@@ -78,9 +80,11 @@ where
             PreambleError::Version(theirs) => SendError::IncompatibleVersion { theirs },
             PreambleError::Read(ReadError::Violation(rule)) => SendError::ProtocolViolation(rule),
             _ if options.cancel.is_cancelled() => SendError::Interrupted,
+            PreambleError::Silent => SendError::PeerSilent,
             PreambleError::Read(ReadError::Closed) => SendError::PeerVanished,
             PreambleError::Read(ReadError::Stream(error)) => SendError::Stream(error),
         })?;
+    observe(Event::Greeted);
 
     let shared = Shared::default();
     let totals = OnceLock::new();

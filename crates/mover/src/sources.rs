@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat};
 
 use crate::error::SendError;
+use crate::inode::{self, Kind};
 use crate::name::Name;
 
 /// One path given by the user.
@@ -20,8 +21,18 @@ pub(crate) struct Source {
     pub(crate) name: Option<Vec<u8>>,
 }
 
-/// Checks everything that can be checked before the first byte is sent: that each source exists
-/// and has a name, and that no two would arrive under the same one.
+/// Checks what [`send`](crate::send) checks before it begins, so that a caller can do so before it
+/// connects: that each source exists, can be opened and has a name, and that no two would arrive
+/// under the same one.
+///
+/// # Errors
+/// [`SendError::NoSources`], [`SendError::Io`], [`SendError::BadSource`],
+/// [`SendError::NameClash`].
+pub fn check_sources(paths: &[PathBuf]) -> Result<(), SendError> {
+    resolve(paths).map(drop)
+}
+
+/// The sources, checked.
 pub(crate) fn resolve(paths: &[PathBuf]) -> Result<Vec<Source>, SendError> {
     if paths.is_empty() {
         return Err(SendError::NoSources);
@@ -58,11 +69,24 @@ fn source(path: &Path) -> Result<Source, SendError> {
     // Not `Path::file_name`, which looks past a final dot.
     let trimmed = bytes.trim_ascii_end_slashes();
     let last = trimmed.rsplit(|b| *b == b'/').next().unwrap_or_default();
-    statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(|errno| io(errno.into()))?;
+    openable(path).map_err(io)?;
     match Name::new(last) {
         Ok(name) => Ok(Source { path: path.into(), name: Some(name.bytes().to_vec()) }),
         Err(_) => Err(SendError::BadSource { path: path.into() }),
     }
+}
+
+/// Links and special files are not opened; what cannot be opened deeper in a tree is left to the
+/// walk.
+fn openable(path: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    match inode::kind(&statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?) {
+        Kind::File | Kind::Directory => {
+            openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())?;
+        }
+        Kind::Symlink | Kind::Special(_) => {}
+    }
+    Ok(())
 }
 
 /// A name that both sources would create at the top of the target. Contents are not listed into

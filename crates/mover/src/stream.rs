@@ -47,7 +47,15 @@ impl<R: Read> FrameReader<R> {
 
     /// Reads and checks the peer's preamble. `ours` is this side's role.
     pub(crate) fn preamble(&mut self, ours: Role) -> Result<(), PreambleError> {
-        self.fill(Preamble::SIZE)?;
+        self.fill(Preamble::SIZE).map_err(|error| match error {
+            // Which of the two a stream says when its time-out is over depends on the system.
+            ReadError::Stream(error)
+                if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) =>
+            {
+                PreambleError::Silent
+            }
+            error => PreambleError::Read(error),
+        })?;
         let bytes = self.buffer[self.start..].first_chunk().expect("filled");
         let theirs = Preamble::decode(*bytes).ok_or(Violation::NotThisProtocol)?;
         self.start += Preamble::SIZE;
@@ -110,6 +118,8 @@ impl From<DecodeError> for ReadError {
 #[derive(Debug)]
 pub(crate) enum PreambleError {
     Read(ReadError),
+    /// The stream's time-out is over.
+    Silent,
     Version(u16),
 }
 

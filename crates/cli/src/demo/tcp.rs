@@ -8,7 +8,7 @@ pub mod side;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use socket2::{Domain, Socket, Type};
 
 use super::process::{LOOK_EVERY, Process, this_program};
 use super::progress::Progress;
@@ -61,17 +62,38 @@ pub struct Outcome {
 /// The congestion controls to compare with: what this kernel uses by default, and CUBIC, which is what
 /// most systems use (RFC 9438). `None` is the default where its name is not known.
 pub fn congestion_controls() -> Vec<Option<String>> {
-    let read = |name: &str| {
-        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
-        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
-    };
-    let mut found: Vec<_> = vec![read("tcp_congestion_control").into_iter().next()];
+    let mut found: Vec<_> = vec![names("tcp_congestion_control").into_iter().next()];
     let cubic = Some("cubic".to_owned());
-    let available = read("tcp_available_congestion_control").contains(&"cubic".to_owned());
-    if available && !found.contains(&cubic) {
+    if offered().contains(&"cubic".to_owned()) && !found.contains(&cubic) {
         found.push(cubic);
     }
     found
+}
+
+/// The congestion controls that this kernel has loaded.
+pub fn offered() -> Vec<String> {
+    names("tcp_available_congestion_control")
+}
+
+/// Whether this kernel may have the congestion control `cc`: it has loaded it, or loads it when asked
+/// to, or does not tell.
+pub fn may_be_offered(cc: &str) -> bool {
+    let offered = offered();
+    if offered.is_empty() || offered.iter().any(|name| name == cc) {
+        return true;
+    }
+    let asked = Socket::new(Domain::IPV4, Type::STREAM, None)
+        .and_then(|socket| socket.set_tcp_congestion(cc.as_bytes()));
+    match asked {
+        Ok(()) => true,
+        // There is one, and this user may not use it here.
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    }
+}
+
+fn names(parameter: &str) -> Vec<String> {
+    let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{parameter}")).unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Moves `bytes` from memory to memory by TCP with the congestion control `cc`, or the kernel's

@@ -2,25 +2,45 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use farhaul::{Connection, Endpoint, Listener, Stats};
-use serde::{Serialize, de::DeserializeOwned};
 
 use super::{PerfArgs, Protocol};
 use crate::transport::report_kernel_buffers;
-
-/// The longest line of the control connection.
-const MAX_LINE: usize = 1 << 20;
 
 /// One connection.
 #[derive(Clone)]
 pub enum Channel {
     Udt(Connection),
-    Tcp(std::sync::Arc<TcpStream>),
+    Tcp(Arc<TcpStream>),
 }
 
 impl Channel {
+    /// Who is at the other end.
+    pub fn peer(&self) -> String {
+        match self {
+            Channel::Udt(connection) => connection.peer_addr().to_string(),
+            Channel::Tcp(stream) => match stream.peer_addr() {
+                Ok(peer) => peer.to_string(),
+                Err(_) => "a peer that is gone".into(),
+            },
+        }
+    }
+
+    /// Limits how long a read waits, more than zero; none: for ever.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Channel::Udt(connection) => {
+                connection.set_read_timeout(timeout);
+                Ok(())
+            }
+            Channel::Tcp(stream) => stream.set_read_timeout(timeout),
+        }
+    }
+
     /// Transport statistics, where there are some.
     pub fn stats(&self) -> Option<Stats> {
         match self {
@@ -135,31 +155,4 @@ impl Acceptor {
             Acceptor::Tcp(listener) => listener.accept().map(|(s, _)| Channel::Tcp(s.into())),
         }
     }
-}
-
-/// Writes one line of JSON.
-pub fn send_line<T: Serialize>(channel: &mut Channel, message: &T) -> Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    channel.write_all(&line)?;
-    Ok(())
-}
-
-/// Reads one line of JSON.
-pub fn receive_line<T: DeserializeOwned>(channel: &mut Channel) -> Result<T> {
-    let mut line = Vec::new();
-    let mut byte = [0];
-    loop {
-        if channel.read(&mut byte)? == 0 {
-            bail!("the peer closed the connection in the middle of the test");
-        }
-        if byte[0] == b'\n' {
-            break;
-        }
-        line.push(byte[0]);
-        if line.len() > MAX_LINE {
-            bail!("the peer does not speak the protocol of farhaul perf");
-        }
-    }
-    serde_json::from_slice(&line).context("the peer does not speak the protocol of farhaul perf")
 }

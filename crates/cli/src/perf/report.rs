@@ -1,6 +1,7 @@
 //! What a test has measured.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,8 +25,11 @@ pub struct Report {
     pub seconds: f64,
     pub bits_per_second: f64,
     pub intervals: Vec<Interval>,
-    pub packets: Packets,
-    pub rtt_ms: Rtt,
+    /// Of transports that tell, as `rtt_ms` and some members of `intervals`: not TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<Packets>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<Rtt>,
     pub cpu: CpuTime,
     pub peak_rss_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,6 +42,13 @@ pub struct Interval {
     pub end: f64,
     pub bytes: u64,
     pub bits_per_second: f64,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathInterval>,
+}
+
+/// What a transport tells about the path.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct PathInterval {
     pub rtt_ms: f64,
     pub retransmitted: u64,
     pub lost: u64,
@@ -73,6 +84,16 @@ pub struct CpuTime {
     pub system_s: f64,
 }
 
+impl Rtt {
+    fn of(rtts: &[f64]) -> Option<Rtt> {
+        Some(Rtt {
+            min: rtts.iter().copied().reduce(f64::min)?,
+            mean: rtts.iter().sum::<f64>() / rtts.len() as f64,
+            max: rtts.iter().copied().reduce(f64::max)?,
+        })
+    }
+}
+
 impl Packets {
     fn add(&mut self, counters: &Counters) {
         self.sent += counters.packets_sent;
@@ -96,6 +117,7 @@ pub struct Meter {
     stop: Sender<()>,
     thread: JoinHandle<Watched>,
     started: Instant,
+    moved: Arc<AtomicU64>,
     cpu: Cpu,
 }
 
@@ -103,24 +125,25 @@ pub struct Meter {
 struct Watched {
     intervals: Vec<Interval>,
     rtts: Vec<f64>,
-    last: Packets,
+    last: Option<Packets>,
 }
 
-/// Bytes that the application has moved, for all streams.
-pub static MOVED: AtomicU64 = AtomicU64::new(0);
-/// The other side is gone or done: threads that move data end.
-pub static STOP: AtomicBool = AtomicBool::new(false);
-
 impl Meter {
-    /// Starts. `show`: print each interval.
-    pub fn start(channels: Vec<Channel>, interval: Duration, show: bool) -> Self {
-        MOVED.store(0, Ordering::Relaxed);
-        STOP.store(false, Ordering::Relaxed);
+    /// Starts. `moved`: bytes that the application has moved over all `channels`. `show`: print
+    /// each interval.
+    pub fn start(
+        channels: Vec<Channel>,
+        moved: Arc<AtomicU64>,
+        interval: Duration,
+        show: bool,
+    ) -> Self {
         let (stop, stopped) = channel();
         let started = Instant::now();
-        let thread =
-            std::thread::spawn(move || watch(&channels, started, interval, show, &stopped));
-        Meter { stop, thread, started, cpu: Cpu::now() }
+        let thread = std::thread::spawn({
+            let moved = Arc::clone(&moved);
+            move || watch(&channels, &moved, started, interval, show, &stopped)
+        });
+        Meter { stop, thread, started, moved, cpu: Cpu::now() }
     }
 
     /// Ends the test and tells what was measured; the caller adds what it knows.
@@ -129,19 +152,14 @@ impl Meter {
         let cpu = Cpu::now().since(self.cpu);
         drop(self.stop);
         let watched = self.thread.join().unwrap_or_default();
-        let bytes = MOVED.load(Ordering::Relaxed);
-        let count = watched.rtts.len().max(1) as f64;
+        let bytes = self.moved.load(Ordering::Relaxed);
         Report {
             bytes,
             seconds,
             bits_per_second: if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 },
             intervals: watched.intervals,
             packets: watched.last,
-            rtt_ms: Rtt {
-                min: watched.rtts.iter().copied().reduce(f64::min).unwrap_or(0.0),
-                mean: watched.rtts.iter().fold(0.0, |sum, rtt| sum + rtt) / count,
-                max: watched.rtts.iter().copied().fold(0.0, f64::max),
-            },
+            rtt_ms: Rtt::of(&watched.rtts),
             cpu: CpuTime { user_s: cpu.user_s, system_s: cpu.system_s },
             peak_rss_bytes: peak_rss_bytes(),
             ..Report::default()
@@ -149,8 +167,29 @@ impl Meter {
     }
 }
 
+impl Watched {
+    /// What has happened since the last call; none where nobody tells.
+    fn add(&mut self, stats: &[Stats]) -> Option<PathInterval> {
+        if stats.is_empty() {
+            return None;
+        }
+        let mut now = Packets::default();
+        stats.iter().for_each(|s| now.add(&s.total.counters));
+        let before = self.last.replace(now).unwrap_or_default();
+        let rtts = stats.iter().map(|s| s.instant.rtt.as_secs_f64() * 1e3);
+        let rtt_ms = rtts.sum::<f64>() / stats.len() as f64;
+        self.rtts.push(rtt_ms);
+        Some(PathInterval {
+            rtt_ms,
+            retransmitted: now.retransmitted.saturating_sub(before.retransmitted),
+            lost: now.lost.saturating_sub(before.lost),
+        })
+    }
+}
+
 fn watch(
     channels: &[Channel],
+    moved: &AtomicU64,
     started: Instant,
     interval: Duration,
     show: bool,
@@ -161,11 +200,7 @@ fn watch(
     loop {
         let ended = stopped.recv_timeout(interval) == Err(RecvTimeoutError::Disconnected);
         let stats: Vec<Stats> = channels.iter().filter_map(Channel::stats).collect();
-        let mut now = Packets::default();
-        stats.iter().for_each(|s| now.add(&s.total.counters));
-        let rtts = stats.iter().map(|s| s.instant.rtt.as_secs_f64() * 1e3);
-        let rtt_ms = rtts.fold(0.0, |sum, rtt| sum + rtt) / stats.len().max(1) as f64;
-        let bytes = MOVED.load(Ordering::Relaxed);
+        let bytes = moved.load(Ordering::Relaxed);
         let end = started.elapsed().as_secs_f64();
         let span = (end - start).max(1e-9);
         let row = Interval {
@@ -173,13 +208,8 @@ fn watch(
             end,
             bytes: bytes - bytes_before,
             bits_per_second: (bytes - bytes_before) as f64 * 8.0 / span,
-            rtt_ms,
-            retransmitted: now.retransmitted.saturating_sub(out.last.retransmitted),
-            lost: now.lost.saturating_sub(out.last.lost),
+            path: out.add(&stats),
         };
-        if !stats.is_empty() {
-            out.rtts.push(rtt_ms);
-        }
         // What remains after the last whole interval is only shown if it is not a sliver.
         if !ended || span > interval.as_secs_f64() / 4.0 {
             if show {
@@ -187,7 +217,6 @@ fn watch(
             }
             out.intervals.push(row);
         }
-        out.last = now;
         if ended {
             return out;
         }
@@ -196,16 +225,12 @@ fn watch(
 }
 
 fn print_interval(row: &Interval) {
-    eprintln!(
-        "{:6.2}-{:6.2} s  {:>10}  {:>12}  rtt {:.3} ms  retransmitted {}  lost {}",
-        row.start,
-        row.end,
-        show_size(row.bytes),
-        show_rate(row.bits_per_second),
-        row.rtt_ms,
-        row.retransmitted,
-        row.lost
-    );
+    let path = row.path.map_or(String::new(), |path| {
+        let PathInterval { rtt_ms, retransmitted, lost } = path;
+        format!("  rtt {rtt_ms:.3} ms  retransmitted {retransmitted}  lost {lost}")
+    });
+    let (size, rate) = (show_size(row.bytes), show_rate(row.bits_per_second));
+    eprintln!("{:6.2}-{:6.2} s  {size:>10}  {rate:>12}{path}", row.start, row.end);
 }
 
 impl Report {
@@ -219,17 +244,16 @@ impl Report {
             self.seconds,
             show_rate(self.bits_per_second)
         );
-        let gigabytes = self.bytes as f64 / 1e9;
         let cpu = self.cpu.user_s + self.cpu.system_s;
-        if gigabytes > 0.0 {
-            println!(
-                "  cpu {:.2} s ({:.2} s/GB), rtt {:.3} ms, retransmitted {} of {} packets",
-                cpu,
-                cpu / gigabytes,
-                self.rtt_ms.mean,
-                self.packets.retransmitted,
-                self.packets.sent
-            );
+        if self.bytes > 0 {
+            let mut line = format!("  cpu {cpu:.2} s ({:.2} s/GB)", cpu * 1e9 / self.bytes as f64);
+            if let Some(rtt) = &self.rtt_ms {
+                line += &format!(", rtt {:.3} ms", rtt.mean);
+            }
+            if let Some(Packets { retransmitted, sent, .. }) = &self.packets {
+                line += &format!(", retransmitted {retransmitted} of {sent} packets");
+            }
+            println!("{line}");
         }
         if let Some(peer) = &self.peer {
             peer.print();

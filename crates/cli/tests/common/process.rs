@@ -104,6 +104,8 @@ impl Process {
     pub fn listening_at(&self) -> SocketAddr {
         let line = self.wait_error_line("listening at ");
         let (_, addr) = line.split_once("listening at ").expect("it was just found");
+        // `recv` also says where it writes to.
+        let addr = addr.split(',').next().unwrap_or(addr);
         addr.parse().unwrap_or_else(|_| self.fail("did not print an address"))
     }
 
@@ -165,6 +167,12 @@ impl Process {
             self.lines.to_end(),
             self.errors.to_end()
         );
+    }
+
+    /// Does what Ctrl-C does.
+    pub fn interrupt(&self) {
+        let kill = Command::new("kill").args(["-INT", &self.id().to_string()]).status();
+        assert!(kill.expect("kill can be started").success());
     }
 
     /// The system's number of it.

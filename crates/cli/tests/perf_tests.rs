@@ -1,0 +1,155 @@
+//! Tests of `farhaul perf`: exact amounts, what TCP cannot tell, and interruptions.
+
+mod common;
+
+use std::io::Read;
+use std::net::TcpListener;
+
+use common::process::{Ended, Process};
+use farhaul::{Endpoint, Options};
+use serde_json::Value;
+
+#[test]
+fn parallel_connections_move_exactly_what_is_asked_for() {
+    for (bytes, options) in
+        [(1_000_003, &["-P", "4"][..]), (2, &["-P", "3"]), (1_000_003, &["-P", "5", "-R"])]
+    {
+        let listener = Process::farhaul(&["perf", "--listen", "127.0.0.1:0", "--once", "--json"]);
+        let addr = listener.listening_at().to_string();
+        let amount = bytes.to_string();
+        let args = [&["perf", &addr, "--json", "-n", &amount], options].concat();
+        let ours = Process::farhaul(&args).finish_well().json();
+        let theirs = listener.finish_well().json();
+        for report in [&ours, &ours["peer"], &theirs] {
+            assert_eq!(report["bytes"], bytes, "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn what_tcp_does_not_tell_is_left_out() {
+    let protocol = ["--protocol", "tcp"];
+    for json in [&["--json"][..], &[]] {
+        let listen = ["perf", "--listen", "127.0.0.1:0", "--once", "-i", "0.05"];
+        let args = [&listen, &protocol[..], json].concat();
+        let listener = Process::farhaul(&args);
+        let addr = listener.listening_at().to_string();
+        let args = [&["perf", &addr, "-t", "0.2", "-i", "0.05"], &protocol[..], json].concat();
+        let ends = [Process::farhaul(&args).finish_well(), listener.finish_well()];
+        if json.is_empty() {
+            for line in ends.iter().flat_map(|end| end.lines.iter().chain(&end.errors)) {
+                assert!(!line.contains("rtt") && !line.contains("retransmitted"), "{line}");
+            }
+            continue;
+        }
+        let (ours, theirs) = (ends[0].json(), ends[1].json());
+        for report in [&ours, &ours["peer"], &theirs] {
+            assert!(report["bytes"].as_u64().expect("a number") > 0, "{report}");
+            let absent = |value: &Value, key| assert!(value.get(key).is_none(), "{key}: {value}");
+            ["rtt_ms", "packets"].iter().for_each(|key| absent(report, key));
+            let intervals = report["intervals"].as_array().expect("a list");
+            assert!(!intervals.is_empty());
+            for interval in intervals {
+                ["rtt_ms", "retransmitted", "lost"].iter().for_each(|key| absent(interval, key));
+            }
+        }
+    }
+}
+
+fn expect_interrupted(ended: &Ended, role: &str) {
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    assert!(ended.errors.iter().any(|line| line == "farhaul: interrupted"), "{ended:#?}");
+    let measured = ended.lines.iter().any(|line| line.contains(&format!("{role}: ")));
+    assert!(measured, "what was measured before is shown: {ended:#?}");
+}
+
+/// The other side hears of it, and does not have to find out by the silence.
+fn expect_told(ended: &Ended) {
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    let told = ["closed the connection", "Broken pipe", "reset by peer"];
+    let line = ended.errors.last().expect("an error");
+    assert!(told.iter().any(|text| line.contains(text)), "{ended:#?}");
+}
+
+#[test]
+fn interruptions_end_both_sides() {
+    let long = ["-t", "600", "-P", "2"];
+    for direction in [&[][..], &["-R"], &["--protocol", "tcp"]] {
+        for the_listener in [false, true] {
+            let protocol = if direction.contains(&"tcp") { direction } else { &[] };
+            let listen = ["perf", "--listen", "127.0.0.1:0", "--once", "-i", "0.02"];
+            let listener = Process::farhaul(&[&listen, protocol].concat());
+            let addr = listener.listening_at().to_string();
+            let args = [&["perf", &addr, "-i", "0.02"], &long[..], direction].concat();
+            let client = Process::farhaul(&args);
+            // Both are in the middle of it.
+            [&client, &listener].iter().for_each(|side| drop(side.wait_error_line("b/s")));
+            let roles = match direction.contains(&"-R") {
+                true => ["receiver", "sender"],
+                false => ["sender", "receiver"],
+            };
+            if the_listener {
+                listener.interrupt();
+                expect_interrupted(&listener.finish(), roles[1]);
+                expect_told(&client.finish());
+            } else {
+                client.interrupt();
+                expect_interrupted(&client.finish(), roles[0]);
+                expect_told(&listener.finish());
+            }
+        }
+    }
+}
+
+/// The peer is any program.
+#[test]
+fn an_interrupted_source_says_that_it_ends() {
+    let options = Options::new();
+    let endpoint =
+        Endpoint::bind("127.0.0.1:0".parse().expect("an address"), &options).expect("a free port");
+    let listener = endpoint.listen(&options).expect("nobody else listens");
+    let addr = listener.local_addr().to_string();
+    let source = Process::farhaul(&["perf", &addr, "--source", "-t", "600", "-i", "0.02"]);
+    let mut peer = listener.accept().expect("a connection");
+    let reader = std::thread::spawn(move || {
+        let mut block = vec![0; 1 << 20];
+        while peer.read(&mut block).expect("the source says that it closes") > 0 {}
+    });
+    source.wait_error_line("b/s");
+    source.interrupt();
+    expect_interrupted(&source.finish(), "sender");
+    reader.join().expect("the end was heard of");
+}
+
+#[test]
+fn interruptions_of_what_waits() {
+    // For anybody, with and without the handshake of a test.
+    for mode in [&[][..], &["--sink"]] {
+        let args = [&["perf", "--listen", "127.0.0.1:0"], mode].concat();
+        let listener = Process::farhaul(&args);
+        listener.listening_at();
+        listener.interrupt();
+        let ended = listener.finish();
+        assert_eq!(ended.code, Some(130), "{ended:#?}");
+    }
+    // For an answer.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addr = silent.local_addr().expect("a bound socket").to_string();
+    let client = Process::farhaul(&["perf", &addr, "--protocol", "tcp"]);
+    let (mut control, _) = silent.accept().expect("a connection");
+    control.read_exact(&mut [0; 10]).expect("a request");
+    client.interrupt();
+    let ended = client.finish();
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    // For data connections.
+    let listener = Process::farhaul(&["perf", "--listen", "127.0.0.1:0", "--protocol", "tcp"]);
+    let mut control = std::net::TcpStream::connect(listener.listening_at()).expect("a listener");
+    let request = "{\"magic\":\"farhaul perf 1\",\"token\":\"mine\",\"streams\":1,\
+                   \"reverse\":false,\"seconds\":1.0,\"bytes\":null}\n";
+    std::io::Write::write_all(&mut control, request.as_bytes()).expect("it listens");
+    let mut answers = [0; b"\"heard\"\n\"ready\"\n".len()];
+    control.read_exact(&mut answers).expect("two answers");
+    listener.interrupt();
+    let ended = listener.finish();
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+}
