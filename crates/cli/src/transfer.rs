@@ -68,7 +68,7 @@ pub struct RecvArgs {
     /// The directory to write to; made if there is none
     #[arg(long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
-    /// End after one transfer
+    /// End after one transfer; peers that do not speak its protocol do not count
     #[arg(long)]
     once: bool,
     /// Wait for the medium (fsync) before a file gets its name
@@ -196,13 +196,21 @@ pub fn recv(args: &RecvArgs) -> Result<()> {
     eprintln!("farhaul: listening at {local}, writing to {}", args.into.display());
     let cancel = Cancel::default();
     let bars = MultiProgress::new();
-    if args.once {
-        let connection = listener.accept()?;
-        stop_on_interrupt(&cancel, &connection);
-        return receive_one(args, &connection, &cancel, &bars);
-    }
     let running = Running::default();
     running.end_on_interrupt(&cancel);
+    while args.once {
+        let connection = listener.accept()?;
+        let key = running.add(&connection);
+        let (greeted, result) = receive_one(args, &connection, &cancel, &bars);
+        running.remove(key);
+        match result {
+            // Somebody else: the transfer is still to come.
+            Err(error) if !greeted && !cancel.is_cancelled() => {
+                report_failure(connection.peer_addr(), &error);
+            }
+            result => return result,
+        }
+    }
     std::thread::scope(|scope| {
         loop {
             let connection = listener.accept()?;
@@ -210,13 +218,17 @@ pub fn recv(args: &RecvArgs) -> Result<()> {
             let (cancel, bars, running) = (cancel.clone(), bars.clone(), running.clone());
             let key = running.add(&connection);
             scope.spawn(move || {
-                if let Err(error) = receive_one(args, &connection, &cancel, &bars) {
-                    eprintln!("farhaul: from {peer}: {}", describe(&error));
+                if let (_, Err(error)) = receive_one(args, &connection, &cancel, &bars) {
+                    report_failure(peer, &error);
                 }
                 running.remove(key);
             });
         }
     })
+}
+
+fn report_failure(peer: SocketAddr, error: &anyhow::Error) {
+    eprintln!("farhaul: from {peer}: {}", describe(error));
 }
 
 /// The transfers of a `recv` that goes on for ever.
@@ -255,12 +267,13 @@ impl Running {
     }
 }
 
+/// Receives one transfer; returns also whether the peer spoke the mover's protocol at all.
 fn receive_one(
     args: &RecvArgs,
     connection: &Connection,
     cancel: &Cancel,
     bars: &MultiProgress,
-) -> Result<()> {
+) -> (bool, Result<()>) {
     let options = ReceiveOptions {
         keep_set_id: args.keep_set_id,
         durable: args.durable,
@@ -280,11 +293,10 @@ fn receive_one(
     let report = result
         .map(|summary| TransferReport::new("receiver", connection, &summary, started.elapsed()))
         .map_err(|error| greeting.explain(error.exit_code(), error, "farhaul send"));
-    let closed = connection.clone().close();
-    let report = report?;
-    // The sender has had its receipt: whether it also heard of the end is its own affair.
-    let _ = closed;
-    output::emit(args.json, &report, TransferReport::print)
+    // Whether the sender also hears of the end is its own affair: it has had its receipt.
+    let _ = connection.clone().close();
+    let shown = report.and_then(|report| output::emit(args.json, &report, TransferReport::print));
+    (greeting.heard, shown)
 }
 
 /// Ends a transfer when the user interrupts: it fails on both sides, and leaves nothing half-done.

@@ -272,14 +272,22 @@ impl Port {
             self.waker.wake();
             return;
         }
+        self.next_due();
+    }
+
+    /// When a timer is next due; wakes the driver if it would sleep beyond that.
+    fn next_due(&self) -> Option<Time> {
         let state = self.lock();
-        let sleeping = state.asleep_until > Time::ZERO;
-        let early = state.endpoint.poll_timeout().is_some_and(|at| at < state.asleep_until);
+        let due = state.endpoint.poll_timeout();
+        let asleep_until = state.asleep_until;
         drop(state);
-        // An attendant keeps the timers as well.
-        if sleeping && early && !self.is_attended() {
+        let early = due.is_some_and(|at| at < asleep_until);
+        // An attendant keeps the timers as well, but may leave without a word: a driver that has
+        // slept since before it came must begin to look after it.
+        if early && (!self.is_attended() || asleep_until - self.now() > ATTENDANT_CHECK) {
             self.waker.wake();
         }
+        due
     }
 
     /// After a read: only an opened window makes something to send, which the driver does if it is
@@ -413,6 +421,7 @@ impl Port {
         if !self.attend_once(own, &mut receiver) {
             return false;
         }
+        let due = self.next_due();
         if receiver.received_something() {
             *idle_since = None;
             return true;
@@ -424,7 +433,6 @@ impl Port {
             self.stop_attending();
             return false;
         }
-        let due = self.lock().endpoint.poll_timeout();
         let due = due.map_or(ATTENDANT_CHECK, |at| at - self.now());
         self.socket.wait_arrival(due.min(ATTENDANT_CHECK)).is_ok()
     }
@@ -434,8 +442,9 @@ impl Port {
     pub fn look_in(&self, own: ConnectionId) {
         if self.is_attended()
             && let Ok(mut receiver) = self.receiver.try_lock()
+            && self.attend_once(own, &mut receiver)
         {
-            self.attend_once(own, &mut receiver);
+            self.next_due();
         }
     }
 

@@ -55,8 +55,8 @@ impl Arrivals {
     /// Waits for the next test.
     ///
     /// # Errors
-    /// If there will be none; with `once` also if somebody else came instead.
-    pub fn next_test(&mut self, once: bool) -> Result<(Request, Channel)> {
+    /// If there will be none.
+    pub fn next_test(&mut self) -> Result<(Request, Channel)> {
         self.busy.store(false, Ordering::Relaxed);
         let test = loop {
             if let Some(test) = self.waiting.pop_front() {
@@ -65,7 +65,6 @@ impl Arrivals {
             match self.arrived.recv()? {
                 Arrival::Test(request, control) => break (request, control),
                 Arrival::Data(_, channel) => turn_away(&channel),
-                Arrival::Stranger(why) if once => bail!(why),
                 Arrival::Stranger(why) => eprintln!("farhaul: {why}"),
                 Arrival::Broken(error) => return Err(error.into()),
             }

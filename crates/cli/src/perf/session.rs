@@ -46,7 +46,7 @@ pub fn serve(args: &PerfArgs, addr: SocketAddr) -> Result<()> {
         let result = match &mut incoming {
             Incoming::Raw(acceptor) => raw(args, &running, acceptor.accept()?),
             Incoming::Tests(arrivals) => {
-                let (request, control) = arrivals.next_test(args.once)?;
+                let (request, control) = arrivals.next_test()?;
                 serve_test(args, &running, arrivals, &request, control)
             }
         };
