@@ -79,6 +79,8 @@ pub enum SendError {
     TooLarge(usize),
     /// Streams take bytes, message connections messages.
     WrongMode,
+    /// The frames are for packets of another size than these payload bytes.
+    PayloadSize(usize),
     /// The peer signalled this error; sending may go on.
     Peer(u32),
     /// The buffer is full; wait for [`Events::writable`].
@@ -313,11 +315,14 @@ impl Connection {
     /// room. They are of [`Connection::payload_size`] bytes.
     pub fn send_frames(&mut self, frames: &mut Option<Frames>) -> Result<(), SendError> {
         self.check_sendable(Mode::Stream)?;
+        if frames.as_ref().is_some_and(|f| f.payload_size != self.payload_size()) {
+            return Err(SendError::PayloadSize(self.payload_size()));
+        }
         if self.send_space() == 0 {
             self.was_full = true;
             return Err(SendError::Full);
         }
-        if let Some(frames) = frames.take_if(|f| f.payload_size == self.payload_size()) {
+        if let Some(frames) = frames.take() {
             self.send.buffer.append_frames(frames);
         }
         Ok(())

@@ -245,6 +245,7 @@ impl Connection {
     /// The connection broke before.
     pub fn wait_acknowledged(&self) -> io::Result<()> {
         let inner = &self.inner;
+        let mut waiting = Waiting::default();
         let mut state = inner.port.lock();
         loop {
             match state.endpoint.connection(inner.id) {
@@ -253,7 +254,7 @@ impl Connection {
                 Some(c) => return Err(closed_error(c.close_reason())),
                 None => return Err(closed_error(None)),
             }
-            state = inner.hooks.writable.wait(state, None)?;
+            state = inner.wait(state, |hooks| &hooks.writable, None, &mut waiting)?;
         }
     }
 
@@ -266,6 +267,7 @@ impl Connection {
     pub fn close(self) -> io::Result<()> {
         let inner = &self.inner;
         self.shutdown();
+        inner.port.leave();
         let mut state = inner.port.lock();
         let gone = Arc::clone(&state.gone);
         loop {

@@ -7,6 +7,8 @@
 //! port's other connections are quiet: what it then copies is in its processor's cache, and nobody
 //! had to be woken.
 
+mod attend;
+
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -19,6 +21,7 @@ use farhaul_base::Time;
 use farhaul_engine::{ConnectionId, Endpoint, Events, Transmit};
 use farhaul_udp::{MAX_SEGMENTS, UdpSocket, Waker};
 
+use self::attend::ATTENDANT_CHECK;
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::receiver::{GATHER, Receiver};
@@ -31,18 +34,6 @@ const CALLS_BEFORE_NOTICE: u32 = 4;
 const CALLS_PER_TURN: usize = 32;
 /// How often the driver looks at its timers while the kernel has no room for what is to be sent.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
-/// A thread that attends the port is expected to come back so soon; after that the driver does it
-/// again.
-const ATTENDANT_RETURNS: Duration = Duration::from_millis(1);
-/// How often the driver looks whether one still does.
-const ATTENDANT_CHECK: Duration = Duration::from_micros(500);
-/// What arrives in that time must fit the kernel's buffer with ease.
-const ATTENDED_BUFFER: usize = 1 << 20;
-/// A thread attends so long with nothing arriving before it leaves that to the driver.
-const PATIENCE: Duration = Duration::from_millis(2);
-/// When other connections than the attendant's have something to do, the driver attends to all of
-/// them for so long.
-const SHARED: Duration = Duration::from_millis(20);
 /// Bytes of kernel memory that a datagram of 1500 bytes takes in a receive buffer.
 const KERNEL_PACKET: usize = 2304;
 
@@ -376,6 +367,7 @@ impl Port {
                 continue;
             }
             let mut receiver = lock(&self.receiver);
+            self.attended_at.store(0, Ordering::Relaxed);
             let drained = receiver.receive(self);
             let gather = receiver.should_gather(self);
             drop(receiver);
@@ -397,84 +389,6 @@ impl Port {
                 let _ = self.socket.wait_room(ROOM_WAIT);
             }
         }
-    }
-
-    /// Whether a thread that waits attends the port, or is about to.
-    fn is_attended(&self) -> bool {
-        let at = self.attended_at.load(Ordering::Relaxed);
-        at != 0 && self.now() - Time::from_nanos(at) < ATTENDANT_RETURNS
-    }
-
-    /// A thread that waits for connection `own` receives, keeps the timers and sends, once; false
-    /// if that is not its to do: the driver or another thread does, or other connections need the
-    /// driver's care. `idle_since`: since when nothing has come.
-    pub fn attend(&self, own: ConnectionId, idle_since: &mut Option<Instant>) -> bool {
-        if self.socket.buffers().receive < ATTENDED_BUFFER
-            || self.now().as_nanos() < self.shared_until.load(Ordering::Relaxed)
-        {
-            return false;
-        }
-        let Ok(mut receiver) = self.receiver.try_lock() else { return false };
-        if receiver.should_gather(self) {
-            std::thread::sleep(GATHER);
-        }
-        if !self.attend_once(own, &mut receiver) {
-            return false;
-        }
-        let due = self.next_due();
-        if receiver.received_something() {
-            *idle_since = None;
-            return true;
-        }
-        let since = *idle_since.get_or_insert_with(Instant::now);
-        if since.elapsed() > PATIENCE {
-            // The driver takes over and wakes this thread when there is something.
-            drop(receiver);
-            self.stop_attending();
-            return false;
-        }
-        let due = due.map_or(ATTENDANT_CHECK, |at| at - self.now());
-        self.socket.wait_arrival(due.min(ATTENDANT_CHECK)).is_ok()
-    }
-
-    /// A thread that has just written looks whether something has come, if it attends the port now
-    /// and then.
-    pub fn look_in(&self, own: ConnectionId) {
-        if self.is_attended()
-            && let Ok(mut receiver) = self.receiver.try_lock()
-            && self.attend_once(own, &mut receiver)
-        {
-            self.next_due();
-        }
-    }
-
-    /// Receives and handles what has come and is due; false if the driver is to do so from now on.
-    fn attend_once(&self, own: ConnectionId, receiver: &mut Receiver) -> bool {
-        let now = self.now();
-        self.attended_at.store(now.as_nanos().max(1), Ordering::Relaxed);
-        receiver.receive(self);
-        let mut state = self.lock();
-        if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            state.endpoint.handle_timeout(now);
-        }
-        let others = state.dispatch(true, Some(own));
-        let failed = state.check().is_err();
-        release(state);
-        let turn = self.transmit();
-        if others {
-            let until = now + SHARED;
-            self.shared_until.store(until.as_nanos(), Ordering::Relaxed);
-        }
-        if others || failed || turn != Turn::Done {
-            self.stop_attending();
-            return false;
-        }
-        true
-    }
-
-    fn stop_attending(&self) {
-        self.attended_at.store(0, Ordering::Relaxed);
-        self.waker.wake();
     }
 
     /// Sleeps; true if there is nothing left to drive.

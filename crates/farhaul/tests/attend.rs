@@ -91,7 +91,7 @@ fn ping_pong(mut connection: &Connection, rounds: usize) {
     }
 }
 
-/// Every round trip waits for four hand-overs: one that is missed shows as a time-out.
+/// Every round trip waits for hand-overs on both sides: one that is missed shows as a time-out.
 #[test]
 fn a_byte_to_and_fro() {
     in_time(|| {
@@ -258,9 +258,9 @@ fn one_that_computes_between_its_reads_holds_nobody_up() {
     });
 }
 
-/// Two who read by turns, each computing meanwhile: neither takes what is the other's for long.
+/// New connections come to a port that readers of others attend.
 #[test]
-fn an_acceptor_and_a_reader_share_a_port() {
+fn an_acceptor_and_readers_share_a_port() {
     in_time(|| {
         let options = Options::new();
         let listener = Listener::bind(any(), &options).unwrap();

@@ -15,8 +15,9 @@ const LIGHT_INTERVAL: u32 = 64;
 const LEAST_INTERVAL: u32 = 8;
 /// An unconfirmed ACK is repeated, at doubling intervals up to this.
 const LONGEST_REPEAT: Duration = Duration::from_secs(2);
-/// After a packet that ends a burst, the ACK follows at once, but not more often than this.
-const SHORTEST_GAP: Duration = Duration::from_millis(1);
+/// After a packet that ends a burst, the ACK follows at once, but not more often than this, unless
+/// [`LEAST_INTERVAL`] packets have come: the window that the peer begins with is 16.
+const SHORTEST_GAP: Duration = Duration::from_micros(100);
 
 /// The three forms of an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,11 @@ impl AckSchedule {
     pub fn on_data(&mut self, now: Time, packets: u32, period: Duration, burst_ends: bool) {
         self.packets = self.packets.saturating_add(packets);
         self.packets_numbered = self.packets_numbered.saturating_add(packets);
-        let wait = if burst_ends { SHORTEST_GAP } else { period.min(SYN) };
+        let wait = match burst_ends {
+            true if self.packets_numbered >= LEAST_INTERVAL => Duration::ZERO,
+            true => SHORTEST_GAP,
+            false => period.min(SYN),
+        };
         let due = now.max(self.numbered_at + wait);
         self.due = Some(self.due.map_or(due, |d| d.min(due)));
     }
