@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use farhaul::{Connection, Endpoint};
+use farhaul::{Connection, Endpoint, Listener};
 use farhaul_mover::{Cancel, Event, Progress, ReceiveOptions, SendOptions, Summary};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -198,18 +198,8 @@ pub fn recv(args: &RecvArgs) -> Result<()> {
     let bars = MultiProgress::new();
     let running = Running::default();
     running.end_on_interrupt(&cancel);
-    while args.once {
-        let connection = listener.accept()?;
-        let key = running.add(&connection);
-        let (greeted, result) = receive_one(args, &connection, &cancel, &bars);
-        running.remove(key);
-        match result {
-            // Somebody else: the transfer is still to come.
-            Err(error) if !greeted && !cancel.is_cancelled() => {
-                report_failure(connection.peer_addr(), &error);
-            }
-            result => return result,
-        }
+    if args.once {
+        return receive_once(args, &listener, &running, &cancel, &bars);
     }
     std::thread::scope(|scope| {
         loop {
@@ -225,6 +215,28 @@ pub fn recv(args: &RecvArgs) -> Result<()> {
             });
         }
     })
+}
+
+/// Receives until somebody has sent something; others do not count.
+fn receive_once(
+    args: &RecvArgs,
+    listener: &Listener,
+    running: &Running,
+    cancel: &Cancel,
+    bars: &MultiProgress,
+) -> Result<()> {
+    loop {
+        let connection = listener.accept()?;
+        let key = running.add(&connection);
+        let (greeted, result) = receive_one(args, &connection, cancel, bars);
+        running.remove(key);
+        match result {
+            Err(error) if !greeted && !cancel.is_cancelled() => {
+                report_failure(connection.peer_addr(), &error);
+            }
+            result => return result,
+        }
+    }
 }
 
 fn report_failure(peer: SocketAddr, error: &anyhow::Error) {
