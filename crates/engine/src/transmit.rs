@@ -19,10 +19,10 @@ pub struct Transmit {
     to: SocketAddr,
     headers: Vec<[u8; HEADER_LEN]>,
     pieces: Vec<Piece>,
-    /// The blocks that the pieces lie in, each cloned once a run of pieces: `open` is the running
-    /// number of the one that is to follow.
+    /// The blocks that the pieces lie in, each cloned once a run of pieces.
     blocks: Vec<Block>,
-    open: Option<u32>,
+    /// The run whose block is to follow: the block's running number, and the run's first piece.
+    open: Option<(u32, usize)>,
     /// Bodies of control packets.
     control: Vec<u8>,
     segment_size: usize,
@@ -144,29 +144,38 @@ impl Transmit {
 
     /// The running number of the block that the packets before lie in, while it is not cloned.
     pub(crate) fn open_block(&self) -> Option<u32> {
-        self.open
+        self.open.map(|(number, _)| number)
     }
 
-    /// Adds a data packet with the bytes `start .. start + len` of block `number`, which is the open
-    /// one or follows later. `framed`: the header has been written before them.
+    /// Adds a data packet with the bytes `start .. start + len` of block `number`, which is given to
+    /// [`Transmit::close_block`] after the last packet in it.
     pub(crate) fn push_data(
         &mut self,
         header: [u8; HEADER_LEN],
         number: u32,
-        framed: bool,
         start: u32,
         len: u32,
     ) {
-        self.open = Some(number);
-        let block = self.blocks.len() as u32;
-        let source = if framed { Source::Frame(block) } else { Source::Block(block) };
+        self.open.get_or_insert((number, self.pieces.len()));
+        let source = Source::Block(self.blocks.len() as u32);
         self.push(header, Piece { source, start, len });
     }
 
-    /// Gives the block that was open.
-    pub(crate) fn close_block(&mut self, block: Block) {
-        self.open = None;
-        self.blocks.push(block);
+    /// Gives the block that the last packets lie in. In frames their headers are written, unless an
+    /// earlier run, which holds the block, would see it.
+    pub(crate) fn close_block(&mut self, block: &mut Block) {
+        let Some((_, first)) = self.open.take() else { return };
+        if let Block::Frames(memory) = block
+            && let Some(memory) = Arc::get_mut(memory)
+        {
+            let memory = memory.as_mut();
+            for (header, piece) in self.headers[first..].iter().zip(&mut self.pieces[first..]) {
+                let start = piece.start as usize;
+                memory[start - HEADER_LEN..start].copy_from_slice(header);
+                piece.source = Source::Frame(self.blocks.len() as u32);
+            }
+        }
+        self.blocks.push(block.clone());
     }
 
     /// Adds a control packet, given whole.

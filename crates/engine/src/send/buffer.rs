@@ -5,7 +5,6 @@
 //! then in `sent` until they are acknowledged.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use farhaul_base::Time;
@@ -262,29 +261,19 @@ impl SendBuffer {
         Some(slot)
     }
 
-    /// Adds the packet of `slot` to `out`, to be followed by [`SendBuffer::close_run`]. In frames
-    /// the header is written in place, unless an earlier packet to be sent holds them.
+    /// Adds the packet of `slot` to `out`, to be followed by [`SendBuffer::close_run`].
     pub fn put(&mut self, slot: &Slot, header: [u8; HEADER_LEN], out: &mut Transmit) {
         if out.open_block() != Some(slot.block) {
             self.close_run(out);
         }
-        let index = slot.block.wrapping_sub(self.first_block) as usize;
-        let mut framed = false;
-        if let transmit::Block::Frames(memory) = &mut self.blocks[index].payload
-            && let Some(memory) = Arc::get_mut(memory)
-        {
-            let start = slot.start as usize;
-            memory.as_mut()[start - HEADER_LEN..start].copy_from_slice(&header);
-            framed = true;
-        }
-        out.push_data(header, slot.block, framed, slot.start, slot.len());
+        out.push_data(header, slot.block, slot.start, slot.len());
     }
 
     /// Hands `out` the block that its last packets lie in.
-    pub fn close_run(&self, out: &mut Transmit) {
+    pub fn close_run(&mut self, out: &mut Transmit) {
         if let Some(number) = out.open_block() {
             let index = number.wrapping_sub(self.first_block) as usize;
-            out.close_block(self.blocks[index].payload.clone());
+            out.close_block(&mut self.blocks[index].payload);
         }
     }
 
