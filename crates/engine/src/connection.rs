@@ -23,7 +23,7 @@ use crate::handshake::Agreement;
 use crate::receive::{Chunks, ReceiveHalf};
 use crate::rtt::Rtt;
 use crate::send::SendHalf;
-use crate::stats::{Counters, Instant, Monitor, Stats};
+use crate::stats::{Counters, Monitor, Snapshot, Stats};
 
 /// A shutdown may be lost, so it is repeated until the peer answers with its own, so many times.
 const SHUTDOWNS: u32 = 5;
@@ -427,7 +427,7 @@ impl Connection {
         let bits = self.payload_size() as f64 * 8.0;
         let wire_mss = self.config.wire_mss(self.peer.ip());
         let capacity = self.config.receive_capacity(wire_mss) as usize * self.payload_size();
-        let instant = Instant {
+        let instant = Snapshot {
             rtt: self.rtt.smoothed(),
             rtt_var: self.rtt.variation(),
             rtt_min: self.rtt.min(),

@@ -10,6 +10,8 @@ use siphasher::sip::SipHasher24;
 
 /// A cookie is good in the period it was made in and in the next.
 const PERIOD: Duration = Duration::from_secs(60);
+/// No cookie is good for longer.
+pub const COOKIE_LIFE: Duration = Duration::from_secs(2 * PERIOD.as_secs());
 
 /// Makes and checks cookies with a secret key that changes each period.
 #[derive(Debug)]

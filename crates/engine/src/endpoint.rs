@@ -14,7 +14,7 @@ use farhaul_wire::{Control, Packet, Seq, dest};
 use self::listener::Listener;
 use crate::config::{Config, ConfigError};
 use crate::connection::{Connection, Events};
-use crate::cookie::CookieJar;
+use crate::cookie::{COOKIE_LIFE, CookieJar};
 use crate::handshake::{ConnectError, Connecting, Progress};
 use crate::secrets::Secrets;
 use crate::transmit::Transmit;
@@ -22,6 +22,8 @@ use crate::transmit::Transmit;
 /// Connections that are over are remembered so long, to answer a peer that has not heard.
 const MEMORY: Duration = Duration::from_secs(5);
 const MAX_REMEMBERED: usize = 1024;
+/// Requests are remembered until their cookie is void, so many.
+const MAX_SPENT: usize = 1 << 14;
 /// How often the connections that receive are counted.
 const SHARE_EVERY: Duration = Duration::from_millis(50);
 
@@ -98,7 +100,6 @@ struct Client {
 struct Remembered {
     peer: SocketAddr,
     peer_id: u32,
-    client: Option<Client>,
 }
 
 /// The connections of one UDP port.
@@ -108,12 +109,15 @@ pub struct Endpoint {
     cookies: CookieJar,
     listener: Option<Listener>,
     sockets: BTreeMap<u32, Socket>,
-    /// Connections that came through the listener, those remembered included.
+    /// Connections that came through the listener, those that are gone included.
     clients: BTreeMap<Client, u32>,
     /// Rendezvous being set up, by the peer's address.
     callers: BTreeMap<SocketAddr, u32>,
     remembered: BTreeMap<u32, Remembered>,
     forget: VecDeque<(Time, u32)>,
+    /// Clients of connections that are gone, and when their cookies are void: an old copy of a
+    /// request must not open another connection.
+    spent: VecDeque<(Time, Client)>,
     /// Packets to those without a connection.
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     ready: VecDeque<u32>,
@@ -139,6 +143,7 @@ impl Endpoint {
             callers: BTreeMap::new(),
             remembered: BTreeMap::new(),
             forget: VecDeque::new(),
+            spent: VecDeque::new(),
             replies: VecDeque::new(),
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
@@ -414,9 +419,14 @@ impl Endpoint {
                 break;
             }
             self.forget.pop_front();
-            if let Some(Remembered { client: Some(client), .. }) = self.remembered.remove(&id) {
-                self.clients.remove(&client);
+            self.remembered.remove(&id);
+        }
+        while let Some(&(until, client)) = self.spent.front() {
+            if until > now && self.spent.len() <= MAX_SPENT {
+                break;
             }
+            self.spent.pop_front();
+            self.clients.remove(&client);
         }
     }
 
@@ -526,10 +536,12 @@ impl Endpoint {
         let Entry::Open(connection) = socket.entry else { return };
         if self.remembered.len() < MAX_REMEMBERED {
             let (peer, peer_id) = (connection.peer(), connection.agreement().peer_id);
-            self.remembered.insert(id, Remembered { peer, peer_id, client: socket.client });
+            self.remembered.insert(id, Remembered { peer, peer_id });
             self.forget.push_back((now + MEMORY, id));
-        } else if let Some(client) = socket.client {
-            self.clients.remove(&client);
+        }
+        if let Some(client) = socket.client {
+            self.spent.push_back((now + COOKIE_LIFE, client));
+            self.forget_old(now);
         }
     }
 

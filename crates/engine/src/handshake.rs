@@ -167,6 +167,10 @@ impl Connecting {
                 if reply.isn != self.isn {
                     return Progress::Failed(ConnectError::Security);
                 }
+                // A stock server's repeated answer leaves the version zero.
+                if reply.version != Handshake::VERSION && reply.version != 0 {
+                    return Progress::Failed(ConnectError::Version(reply.version));
+                }
                 self.connected(now, reply)
             }
             // A listener says 1002; everything positive but 1 is taken for a refusal, since the

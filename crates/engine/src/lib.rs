@@ -31,5 +31,5 @@ pub use frames::{Frames, Memory};
 pub use handshake::ConnectError;
 pub use loss_list::LossList;
 pub use receive::{Chunks, ReorderTolerance};
-pub use stats::{Counters, Instant, Span, Stats};
+pub use stats::{Counters, Snapshot, Span, Stats};
 pub use transmit::Transmit;

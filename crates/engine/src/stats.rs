@@ -112,7 +112,7 @@ impl Span {
 
 /// Values of the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Instant {
+pub struct Snapshot {
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Mean deviation of the round-trip time.
@@ -149,7 +149,7 @@ pub struct Stats {
     /// Since the query before.
     pub recent: Span,
     /// Now.
-    pub instant: Instant,
+    pub instant: Snapshot,
 }
 
 /// Remembers the query before.

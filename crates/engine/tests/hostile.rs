@@ -111,6 +111,9 @@ fn impossible_packets_from_the_peers_address() {
         ("a packet larger than the MSS", {
             data_packet(dest, 6, Boundary::SOLO, false, 7, &[7; 1_457])
         }),
+        ("an ACK2 of what was not sent", {
+            packet(dest, &Control::Ack2 { ack_seq: AckSeq::new(77) })
+        }),
         ("a handshake of a wrong length", {
             [&packet(dest, &Control::Handshake(client_hello()))[..], &[0; 4]].concat()
         }),
@@ -136,7 +139,7 @@ fn stale_packets_from_the_peers_address() {
     for control in [
         ack(1, 2, 2),
         light_ack(1),
-        Control::Ack2 { ack_seq: AckSeq::new(77) },
+        Control::Ack2 { ack_seq: AckSeq::new(0x7fff_ffff) },
         Control::CongestionWarning,
         Control::KeepAlive,
         user,
@@ -341,6 +344,30 @@ fn noise() {
     assert_eq!(lone.endpoint.len(), 1);
     assert!(lone.endpoint.connection(id).unwrap().close_reason().is_none());
     lone.pass(Duration::from_secs(100));
+}
+
+/// An old copy of a request opens no connection, as long as its cookie is good and after.
+#[test]
+fn a_request_that_comes_again_after_the_end() {
+    let mut net = Net::new(&path(), 2);
+    net.hosts[A].log = Some(Vec::new());
+    let ids = net.connect(stream(), stream());
+    net.hosts[A].endpoint.release(net.now, ids.0, false);
+    net.run_for(Duration::from_secs(1));
+    net.hosts[B].endpoint.release(net.now, ids.1, false);
+    assert!(net.run_until(Duration::from_secs(10), |net| net.hosts[B].endpoint.is_empty()));
+    let requests: Vec<Vec<u8>> = net.hosts[A].log.take().unwrap();
+    for wait in [1, 6, 30, 40, 60, 100, 200] {
+        net.run_for(Duration::from_secs(wait));
+        for request in &requests {
+            net.inject(B, net.hosts[A].addr, request.clone());
+        }
+        net.run_for(Duration::from_secs(1));
+        assert_eq!(net.hosts[B].endpoint.acceptable(), 0, "{wait} s later");
+        assert!(net.hosts[B].endpoint.is_empty());
+    }
+    // Another from the same address is welcome.
+    net.connect(stream(), stream());
 }
 
 /// A flow that is disturbed by copies of its own packets, old ones of a former connection between

@@ -150,9 +150,11 @@ impl Connection {
         lock(&self.inner.timeouts).write = timeout;
     }
 
-    /// Limits the sending rate, bits/s with headers; none: no limit.
+    /// Limits the sending rate, bits/s with headers, 8000 and up (less counts as 8000); none: no
+    /// limit.
     pub fn set_max_bandwidth(&self, bits_per_second: Option<u64>) {
-        self.inner.update(|_, c| c.set_max_bandwidth(bits_per_second));
+        let least = |rate: u64| rate.max(8000);
+        self.inner.update(|_, c| c.set_max_bandwidth(bits_per_second.map(least)));
     }
 
     /// Replaces the congestion control law.
@@ -291,7 +293,8 @@ impl Connection {
         self.inner.end(|now, c| c.close(now));
     }
 
-    /// Closes at once: data not yet acknowledged may be lost.
+    /// Closes at once: data not yet acknowledged may be lost. The peer reads what has arrived and then
+    /// the end of the stream, as after a close: the wire does not tell the two apart.
     pub fn abort(&self) {
         self.inner.end(|now, c| c.abort(now));
     }

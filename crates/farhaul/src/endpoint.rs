@@ -78,6 +78,10 @@ impl Endpoint {
     ) -> io::Result<ConnectionId> {
         let config = Config { rendezvous, ..self.config(options) };
         let peer = canonical(peer);
+        if peer.ip().is_unspecified() {
+            let text = format!("{peer} names no peer; this machine is 127.0.0.1 or [::1]");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         if peer.is_ipv6() && self.local_addr().is_ipv4() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -121,6 +125,10 @@ impl Endpoint {
     pub fn listen(&self, options: &Options) -> io::Result<Listener> {
         let config = self.config(options);
         let backlog = options.backlog.unwrap_or(BACKLOG);
+        if backlog == 0 {
+            let text = "backlog is 0, must be at least 1";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let mut state = self.port.lock();
         if state.listening {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "the port has a listener"));

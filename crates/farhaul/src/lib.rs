@@ -43,7 +43,7 @@ pub use connection::{Connection, MessageOptions};
 pub use endpoint::{Endpoint, Listener};
 pub use farhaul_control::{Spec as Law, laws};
 pub use farhaul_engine::{
-    CloseReason, ConnectError, Counters, EndpointCounters, Instant, Mode, ReorderTolerance, Span,
+    CloseReason, ConnectError, Counters, EndpointCounters, Mode, ReorderTolerance, Snapshot, Span,
     Stats,
 };
 pub use farhaul_udp::BufferSizes;

@@ -6,6 +6,9 @@ use core::time::Duration;
 use farhaul_control::Spec;
 use farhaul_engine::{Config, Mode, ReorderTolerance};
 
+/// The largest kernel buffer to ask for.
+const MAX_KERNEL_BUFFER: usize = 1 << 30;
+
 /// Options of a connection, a listener or a port.
 ///
 /// ```
@@ -53,25 +56,27 @@ impl Options {
     }
 
     /// Most bytes of unsent and unacknowledged data, 64 KiB to 1 TiB; default 256 MiB. The buffer
-    /// grows with the bandwidth-delay product up to this.
+    /// grows with the bandwidth-delay product up to this. With less than 256 KiB the peer may have
+    /// acknowledged all of it only when its timer does so, every 10 ms.
     pub fn send_memory(mut self, bytes: usize) -> Self {
         self.config.send_memory = bytes;
         self
     }
 
     /// Most bytes that received data may take until it is read, 128 KiB to 1 TiB; default 512 MiB, half
-    /// of it for the data itself. What is not needed is not used.
+    /// of it for the data itself. What is not needed is not used. Below 1 MiB throughput falls with it
+    /// even on short paths.
     pub fn receive_memory(mut self, bytes: usize) -> Self {
         self.config.receive_memory = bytes;
         self
     }
 
-    /// Kernel buffers of the UDP socket, bytes; default 8 MiB to receive and 4 MiB to send. Without
+    /// Kernel buffers of the UDP socket, bytes, up to 1 GiB; default 8 MiB to receive and 4 MiB to send. Without
     /// privileges the kernel grants at most `net.core.rmem_max` and `wmem_max`; see
     /// [`Endpoint::kernel_buffers`](crate::Endpoint::kernel_buffers).
     pub fn kernel_buffers(mut self, receive: usize, send: usize) -> Self {
-        self.udp.receive_buffer = receive;
-        self.udp.send_buffer = send;
+        self.udp.receive_buffer = receive.min(MAX_KERNEL_BUFFER);
+        self.udp.send_buffer = send.min(MAX_KERNEL_BUFFER);
         self
     }
 
@@ -112,7 +117,8 @@ impl Options {
         self
     }
 
-    /// How much reordering is not taken for loss; default adaptive up to 256 packets.
+    /// How many later packets may overtake one before it counts as lost; 0: none. Default adaptive
+    /// up to 256 packets.
     pub fn reorder_tolerance(mut self, tolerance: ReorderTolerance) -> Self {
         self.config.reorder_tolerance = tolerance;
         self

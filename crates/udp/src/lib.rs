@@ -1,6 +1,6 @@
 //! Batched UDP sockets: segmentation and receive offload, arrival stamps, precise waiting.
 //!
-//! The crate with the system calls, and the only one below the command that contains `unsafe`.
+//! The library's system calls, and with them its `unsafe`.
 //! A send call hands the kernel up to 64 KB of datagrams of one size, gathered from many slices; a
 //! receive call takes several receive-offload buffers of up to 64 KB each. Where the kernel has no
 //! offload, many datagrams still go in one call.

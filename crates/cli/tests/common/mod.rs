@@ -40,7 +40,9 @@ pub fn report_skip(why: &str) {
     assert!(std::env::var_os("FARHAUL_NO_SKIP").is_none(), "must not be skipped: {why}");
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("test");
-    writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error");
+    // In one piece and on a line of its own, whatever the harness writes meanwhile.
+    let line = format!("\nskipped: {test}: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("standard error");
 }
 
 /// Whether the long runs are wanted too.

@@ -113,6 +113,7 @@ impl Connection {
             Control::Ack { ack_seq, ack } => self.on_ack(now, *ack_seq, ack),
             Control::Nak(report) => self.on_nak(now, report),
             Control::Ack2 { ack_seq } => {
+                self.counters.invalid += u64::from(!self.receive.acks.has_sent(*ack_seq));
                 if let Some(rtt) = self.receive.acks.on_ack2(now, *ack_seq) {
                     self.rtt.update(now, rtt.as_micros().min(u128::from(u32::MAX)) as u32);
                 }
@@ -147,6 +148,7 @@ impl Connection {
                     law.on_custom_message(*subtype, *info, payload, view, knobs);
                 });
             }
+            // A later version may have more to say.
             Control::KeepAlive | Control::CongestionWarning | Control::Unknown { .. } => {}
         }
     }
@@ -211,7 +213,7 @@ impl Connection {
                 report.ranges().filter(|range| !(stock && doubts.wait(now, *range))).collect();
             valid = self.lose(now, &ranges);
         }
-        self.counters.naks_received += 1;
+        self.counters.naks_received += u64::from(valid);
         self.counters.invalid += u64::from(!valid);
     }
 

@@ -165,7 +165,10 @@ impl Endpoint {
                 if !is_shutdown {
                     let peer_id = known.peer_id;
                     let mut packet = [0; 20];
-                    if let Some(len) = Control::Shutdown.write(1, peer_id, &mut packet) {
+                    // The answer is no longer than what it answers.
+                    if let Some(len) = Control::Shutdown.write(1, peer_id, &mut packet)
+                        && len <= datagram.len()
+                    {
                         self.push_reply(from, packet[..len].to_vec());
                     }
                 }

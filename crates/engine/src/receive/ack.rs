@@ -164,6 +164,12 @@ impl AckSchedule {
         }
     }
 
+    /// Whether an ACK of this number can have been sent: it is not ahead of the last.
+    pub fn has_sent(&self, ack_seq: AckSeq) -> bool {
+        let behind = self.next.value().wrapping_sub(ack_seq.value()) & Seq::MAX;
+        (1..=Seq::MAX / 2).contains(&behind)
+    }
+
     /// An ACK2 answers `ack_seq`: the round trip it took, unless it answers none of ours.
     pub fn on_ack2(&mut self, now: Time, ack_seq: AckSeq) -> Option<Duration> {
         let index = self.history.iter().rposition(|(seq, _, _)| *seq == ack_seq)?;
