@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Everything that must hold, in named stages: ./ci.sh [STAGE…]; without arguments all of them.
 #
+# The stage `long` runs only if it is named: interoperability with 2 GB in each case.
+#
 # On a Debian machine, as root or with sudo, it installs the programs that tests need. Where one
 # cannot be installed, the tests that need it say "skipped: why", and are counted at the end.
 set -uo pipefail
@@ -40,6 +42,12 @@ stage_test() {
     count() { grep -oE "$1" "$log" | awk '{n += $1} END {print n + 0}'; }
     echo "tests: $(count '[0-9]+ passed') passed, $(count '[0-9]+ failed') failed, $(grep -c '^skipped:' "$log") skipped"
     return "$status"
+}
+
+stage_long() {
+    FARHAUL_LONG=1 cargo test --release -p farhaul-cli --test interop_streams -- --nocapture 2>&1 |
+        grep -E --line-buffered '^(measured:|test |skipped:)'
+    return "${PIPESTATUS[0]}"
 }
 
 stage_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --quiet; }

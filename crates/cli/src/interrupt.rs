@@ -1,11 +1,36 @@
 //! Ctrl-C and SIGTERM.
 
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 type Action = Box<dyn Fn() + Send>;
 
 static ACTIONS: Mutex<Vec<Action>> = Mutex::new(Vec::new());
 static INSTALL: Once = Once::new();
+
+/// While it lives, an interruption ends the process: nothing has begun that would have to be ended.
+pub struct Waiting(Arc<AtomicBool>);
+
+impl Waiting {
+    /// Begins to wait, for a peer.
+    pub fn begin() -> Self {
+        let waits = Arc::new(AtomicBool::new(true));
+        let waiting = Waiting(Arc::clone(&waits));
+        on_interrupt(move || {
+            if waits.load(Ordering::SeqCst) {
+                eprintln!("farhaul: interrupted");
+                std::process::exit(130);
+            }
+        });
+        waiting
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
 
 /// Has `action` done when the user interrupts. With none, the signal ends the process as usual.
 /// A second interruption ends the process whatever the actions do.

@@ -15,6 +15,14 @@ pub fn emit<T: Serialize>(json: bool, value: &T, print: impl FnOnce(&T)) -> Resu
     Ok(())
 }
 
+/// Prints `value` as JSON on one line: one of many.
+pub fn emit_line<T: Serialize>(value: &T) -> Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    std::io::stdout().lock().write_all(&line)?;
+    Ok(())
+}
+
 /// Writes `value` as JSON, with a line's end.
 pub fn emit_to<T: Serialize>(out: &mut dyn Write, value: &T) -> Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;

@@ -14,8 +14,8 @@ use clap::Args;
 use farhaul::{CloseReason, Connection, Endpoint, MessageOptions, Mode};
 use serde::Serialize;
 
-use crate::interrupt::on_interrupt;
-use crate::transport::{TransportArgs, report_kernel_buffers, resolve};
+use crate::interrupt::{Waiting, on_interrupt};
+use crate::transport::{TransportArgs, check_peer, report_kernel_buffers, resolve};
 use crate::{output, units};
 
 /// Bytes of one read from standard input.
@@ -38,7 +38,7 @@ pub struct PipeArgs {
     #[arg(long, requires = "bind")]
     rendezvous: bool,
     /// Local address
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "listen")]
     bind: Option<SocketAddr>,
     /// Carry messages, a line each, instead of a stream
     #[arg(long)]
@@ -79,6 +79,7 @@ struct Sent {
 
 /// Runs the command.
 pub fn run(args: &PipeArgs) -> Result<()> {
+    let waiting = Waiting::begin();
     let connection = open(args)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     on_interrupt({
@@ -88,6 +89,7 @@ pub fn run(args: &PipeArgs) -> Result<()> {
             connection.abort();
         }
     });
+    drop(waiting);
     let started = Instant::now();
     let sent = Arc::new(Sent::default());
     let (done, sender) = mpsc::channel();
@@ -172,6 +174,7 @@ fn open(args: &PipeArgs) -> Result<Connection> {
     }
     let Some(peer) = &args.peer else { bail!("give HOST:PORT or --listen ADDR") };
     let peer = resolve(peer, "localhost")?;
+    check_peer(peer, args.bind)?;
     if let Some(bind) = args.bind {
         options = options.bind(bind);
     }

@@ -10,15 +10,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use farhaul::{Connection, Endpoint, Listener};
-use farhaul_mover::{Cancel, Event, Progress, ReceiveOptions, SendOptions, Summary};
+use farhaul_mover::{
+    Cancel, Event, Failures, Progress, ReceiveError, ReceiveOptions, SendError, SendOptions,
+    Summary,
+};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::exit::{Failed, Usage, describe};
 use crate::greeting::GreetingArgs;
-use crate::transport::{TransportArgs, report_kernel_buffers, resolve};
+use crate::interrupt::{self, Waiting};
+use crate::output;
+use crate::transport::{TransportArgs, check_peer, report_kernel_buffers, resolve};
 use crate::units::{self, show_rate, show_size, show_time};
-use crate::{interrupt, output};
 
 /// Time between two updates of what is shown.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -83,7 +87,7 @@ pub struct RecvArgs {
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
-    /// Print one JSON document a transfer
+    /// Print one JSON document; without --once one a transfer, on a line each
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -101,6 +105,9 @@ struct TransferReport {
     directories: u64,
     symlinks: u64,
     skipped: u64,
+    /// Entries that could not be moved, and why the first of them could not.
+    failed: u64,
+    failures: Vec<String>,
     bytes: u64,
     data_bytes: u64,
     seconds: f64,
@@ -116,6 +123,7 @@ impl TransferReport {
         role: &'static str,
         connection: &Connection,
         summary: &Summary,
+        failures: &Failures,
         elapsed: Duration,
     ) -> Self {
         let stats = connection.stats(false).unwrap_or_default();
@@ -127,6 +135,8 @@ impl TransferReport {
             directories: summary.tally.directories,
             symlinks: summary.tally.symlinks,
             skipped: summary.skipped,
+            failed: failures.count,
+            failures: failures.first.iter().map(ToString::to_string).collect(),
             bytes: summary.tally.bytes,
             data_bytes: summary.data_bytes,
             seconds,
@@ -134,7 +144,7 @@ impl TransferReport {
             rtt_ms: stats.instant.rtt.as_secs_f64() * 1e3,
             packets_sent: stats.total.counters.packets_sent,
             retransmitted: stats.total.counters.packets_retransmitted,
-            // A transfer that is not verified ends with an error.
+            // What was moved was verified, or the transfer ended with another error.
             verified: true,
         }
     }
@@ -158,10 +168,13 @@ pub fn send(args: &SendArgs) -> Result<()> {
     // Nobody is to be bothered before it is known that there is something to send.
     farhaul_mover::check_sources(&args.paths)?;
     let peer = resolve(&args.peer, "localhost")?;
+    check_peer(peer, None)?;
+    let waiting = Waiting::begin();
     let connection = Connection::connect(peer, &args.transport.options())
         .with_context(|| format!("cannot connect to {peer}"))?;
     let cancel = Cancel::default();
     stop_on_interrupt(&cancel, &connection);
+    drop(waiting);
     let options = SendOptions { count: !args.no_count, cancel };
     let started = Instant::now();
     let mut display = Display::new(&MultiProgress::new(), &connection, args.quiet);
@@ -172,14 +185,24 @@ pub fn send(args: &SendArgs) -> Result<()> {
         display.show(&event);
     });
     display.finish();
-    let report = result
-        .map(|summary| TransferReport::new("sender", &connection, &summary, started.elapsed()))
+    let report = match &result {
+        Ok(summary) => Some((summary, &Failures::default())),
+        Err(SendError::Incomplete { summary, failures }) => Some((summary, failures)),
+        Err(_) => None,
+    };
+    let report = report.map(|(summary, failures)| {
+        TransferReport::new("sender", &connection, summary, failures, started.elapsed())
+    });
+    let result = result
+        .map(drop)
         .map_err(|error| greeting.explain(error.exit_code(), error, "farhaul recv"));
     // Also after a failure: the peer is to hear of it. After a success it has everything and has said
     // so; it may even have closed first.
     let _ = connection.close();
-    let report = report?;
-    output::emit(args.json, &report, TransferReport::print)
+    if let Some(report) = report {
+        output::emit(args.json, &report, TransferReport::print)?;
+    }
+    result
 }
 
 /// Runs `farhaul recv`.
@@ -193,11 +216,11 @@ pub fn recv(args: &RecvArgs) -> Result<()> {
     report_kernel_buffers(&endpoint);
     let listener = endpoint.listen(&options)?;
     let local = listener.local_addr();
-    eprintln!("farhaul: listening at {local}, writing to {}", args.into.display());
     let cancel = Cancel::default();
     let bars = MultiProgress::new();
     let running = Running::default();
     running.end_on_interrupt(&cancel);
+    eprintln!("farhaul: listening at {local}, writing to {}", args.into.display());
     if args.once {
         return receive_once(args, &listener, &running, &cancel, &bars);
     }
@@ -302,13 +325,25 @@ fn receive_one(
         display.show(&event);
     });
     display.finish();
-    let report = result
-        .map(|summary| TransferReport::new("receiver", connection, &summary, started.elapsed()))
+    let report = match &result {
+        Ok(summary) => Some((summary, &Failures::default())),
+        Err(ReceiveError::Incomplete { summary, failures }) => Some((summary, failures)),
+        Err(_) => None,
+    };
+    let report = report.map(|(summary, failures)| {
+        TransferReport::new("receiver", connection, summary, failures, started.elapsed())
+    });
+    let result = result
+        .map(drop)
         .map_err(|error| greeting.explain(error.exit_code(), error, "farhaul send"));
     // Whether the sender also hears of the end is its own affair: it has had its receipt.
     let _ = connection.clone().close();
-    let shown = report.and_then(|report| output::emit(args.json, &report, TransferReport::print));
-    (greeting.heard, shown)
+    let shown = report.map_or(Ok(()), |report| match (args.json, args.once) {
+        // One of many: a line each.
+        (true, false) => output::emit_line(&report),
+        (json, _) => output::emit(json, &report, TransferReport::print),
+    });
+    (greeting.heard, result.and(shown))
 }
 
 /// Ends a transfer when the user interrupts: it fails on both sides, and leaves nothing half-done.

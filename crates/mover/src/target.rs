@@ -7,14 +7,14 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, fchmod, fstat, fsync, futimens, mkdirat, openat, renameat, statat,
-    symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, Mode, OFlags, chmod, fchmod, fstat, fsync, futimens, mkdirat, openat, renameat,
+    statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -57,6 +57,17 @@ struct Level {
     set_group_id: u32,
 }
 
+/// Gives the owner of the directory `name` all rights, as an earlier transfer may have left it with
+/// none. It is reached through a descriptor, and so never through a link.
+fn allow_reading(here: &OwnedFd, name: Name<'_>) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = openat(here, name.bytes(), flags, Mode::empty())?;
+    let mode = fstat(&directory)?.st_mode & 0o7777;
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    chmod(path, Mode::from_raw_mode(mode | 0o700))?;
+    Ok(())
+}
+
 impl Target {
     /// Opens `into`, which may be reached through links, and makes it if need be.
     pub(crate) fn open(into: &Path, policy: Policy) -> io::Result<Self> {
@@ -81,7 +92,13 @@ impl Target {
             Err(error) => return Err(error.into()),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = openat(&here, name.bytes(), flags, Mode::empty())?;
+        let directory = match openat(&here, name.bytes(), flags, Mode::empty()) {
+            Err(Errno::ACCESS) => {
+                allow_reading(&here, name)?;
+                openat(&here, name.bytes(), flags, Mode::empty())?
+            }
+            opened => opened?,
+        };
         let mode = fstat(&directory)?.st_mode & 0o7777;
         if mode & 0o700 != 0o700 {
             // One that an earlier transfer left without write permission. If it is not ours to
