@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use farhaul::Law;
+use farhaul_link::LinkConfig;
 
 use crate::exit::{Failed, Usage};
 use crate::output;
@@ -34,6 +35,13 @@ const TCP_TIMES_LONGER: f64 = 2.0;
 /// or so long in any case; but it has at least the other time, to leave its slow start.
 const TCP_LONGEST_S: f64 = 30.0;
 const TCP_SHORTEST_S: f64 = 3.0;
+/// The slowest path, bits per second: the smallest tree, 1 MB, takes more than a minute over it.
+const LEAST_RATE: u64 = 100_000;
+/// A path that loses this share of its packets, or more, is none: of four questions no more than one
+/// gets its answer.
+const MOST_LOSS: f64 = 0.5;
+/// Of a full packet, which loses most where bits are lost.
+const PACKET_BITS: u64 = 1_500 * 8;
 
 /// See the main job done: a tree of files over an emulated wide-area path.
 ///
@@ -95,7 +103,8 @@ pub fn run(args: &DemoArgs) -> Result<()> {
         let least = show_size(tree::MIN_BYTES);
         return Err(Usage(format!("the tree must have {least} or more")).into());
     }
-    if let Some(unknown) = args.tcp_cc.iter().find(|cc| !tcp::may_be_offered(cc)) {
+    check_path(&links)?;
+    if let Some(unknown) = args.tcp_cc().find(|cc| !tcp::may_be_offered(cc)) {
         let offered = tcp::offered().join(", ");
         let message = format!("the kernel has no TCP congestion control '{unknown}'");
         return Err(Usage(format!("{message}; it has {offered}")).into());
@@ -237,12 +246,40 @@ impl DemoArgs {
     fn tcp_congestion_controls(&self) -> Vec<Option<String>> {
         if self.no_tcp {
             Vec::new()
-        } else if self.tcp_cc.is_empty() {
+        } else if self.tcp_cc().next().is_none() {
             tcp::congestion_controls()
         } else {
-            self.tcp_cc.iter().cloned().map(Some).collect()
+            self.tcp_cc().map(|cc| Some(cc.to_owned())).collect()
         }
     }
+
+    /// The names given, without the empty ones.
+    fn tcp_cc(&self) -> impl Iterator<Item = &str> {
+        self.tcp_cc.iter().map(|cc| cc.trim()).filter(|cc| !cc.is_empty())
+    }
+}
+
+/// Refuses a path over which nothing could arrive while anybody waits for it.
+fn check_path(links: &[LinkConfig; 2]) -> Result<()> {
+    let refuse =
+        |what: String| Err(Usage(format!("nothing could arrive over a path {what}")).into());
+    for link in links {
+        if let Some(rate) = link.rate.filter(|rate| rate.bits_per_second() < LEAST_RATE) {
+            let least = units::show_rate(LEAST_RATE as f64);
+            return refuse(format!("with a rate of {rate}bit/s; the least is {least}"));
+        }
+        for (what, share) in
+            [("loses", link.loss.mean_loss(PACKET_BITS)), ("damages", link.corrupt.value())]
+        {
+            if share >= MOST_LOSS {
+                let (share, most) = (share * 100.0, MOST_LOSS * 100.0);
+                let text =
+                    format!("that {what} {share:.0}% of all packets; it must be below {most}%");
+                return refuse(text);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `udt:noisy`: a parameter without a value is true.
@@ -275,6 +312,13 @@ mod tests {
         let name = law_name(&parse(&[]).cc);
         assert_eq!(name, "udt:noisy");
         assert_eq!(name.parse::<Law>().unwrap(), parse(&["--cc", "udt:noisy=true"]).cc);
+    }
+
+    #[test]
+    fn empty_names_are_left_out() {
+        let names = |text: &str| parse(&["--tcp-cc", text]).tcp_congestion_controls();
+        assert_eq!(names(",reno,,"), [Some("reno".to_owned())]);
+        assert_eq!(names(",,"), tcp::congestion_controls());
     }
 
     #[test]

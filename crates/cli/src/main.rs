@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 
 /// Moves big data over long, fat and lossy networks.
 #[derive(Parser, Debug)]
-#[command(version, about, long_about = None, propagate_version = true)]
+#[command(name = "farhaul", version, about, long_about = None, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

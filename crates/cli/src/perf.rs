@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 
 use crate::exit::Usage;
 use crate::greeting::GreetingArgs;
-use crate::transport::{TransportArgs, resolve};
+use crate::transport::{TransportArgs, check_peer, resolve};
 use crate::units;
 
 /// Measure throughput between two memories.
@@ -32,7 +32,7 @@ pub struct PerfArgs {
     #[arg(long, value_name = "ADDR", conflicts_with = "peer")]
     listen: Option<String>,
     /// End the listener after one test, or one connection that begins none
-    #[arg(long, requires = "listen")]
+    #[arg(long, requires = "listen", conflicts_with = "peer")]
     once: bool,
     /// How long to write; the test goes on until everything written has arrived, and counts that
     /// time too
@@ -59,8 +59,8 @@ pub struct PerfArgs {
     /// Only send, without the handshake of the test
     #[arg(long, conflicts_with = "reverse")]
     source: bool,
-    /// Local address
-    #[arg(long, value_name = "ADDR")]
+    /// Local address to connect from; its port is 0 unless there is --sink or --source
+    #[arg(long, value_name = "ADDR", conflicts_with = "listen")]
     bind: Option<SocketAddr>,
     /// Print one JSON document
     #[arg(long)]
@@ -95,7 +95,23 @@ pub fn run(args: &PerfArgs) -> Result<()> {
     }
     match (&args.listen, &args.peer) {
         (Some(addr), _) => session::serve(args, resolve(addr, "[::]")?),
-        (None, Some(peer)) => session::connect(args, resolve(peer, "localhost")?),
+        (None, Some(peer)) => {
+            let peer = resolve(peer, "localhost")?;
+            check_peer(peer, args.bind)?;
+            check_port(args)?;
+            session::connect(args, peer)
+        }
         (None, None) => bail!("give HOST:PORT or --listen ADDR"),
+    }
+}
+
+/// A test has several connections, each of which takes a port of its own.
+fn check_port(args: &PerfArgs) -> Result<()> {
+    match args.bind {
+        Some(bind) if bind.port() != 0 && !args.is_raw() => Err(Usage(format!(
+            "a test has several connections, which cannot share the port of {bind}; write port 0"
+        ))
+        .into()),
+        _ => Ok(()),
     }
 }

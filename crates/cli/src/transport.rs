@@ -1,6 +1,6 @@
 //! Options that every command with a connection takes.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -109,6 +109,36 @@ fn is_name(host: &str) -> bool {
     host.split('.').all(label) && !host.split('.').next_back().is_some_and(number)
 }
 
+/// Checks before anything is sent that a socket at `bind` can reach `peer`.
+///
+/// The wildcard address of IPv6 reaches IPv4 too: its socket takes both families.
+///
+/// # Errors
+/// [`Usage`] if the peer's port is 0, or the two addresses are of different families.
+pub(crate) fn check_peer(peer: SocketAddr, bind: Option<SocketAddr>) -> Result<()> {
+    if peer.port() == 0 {
+        return Err(Usage(format!("{peer}: nobody listens at port 0")).into());
+    }
+    let Some(bind) = bind else { return Ok(()) };
+    let reaches = match (bind.ip(), peer.ip()) {
+        (IpAddr::V6(bind), IpAddr::V4(_)) => {
+            bind.is_unspecified() || bind.to_ipv4_mapped().is_some()
+        }
+        (IpAddr::V4(_), IpAddr::V6(peer)) => peer.to_ipv4_mapped().is_some(),
+        (IpAddr::V6(bind), IpAddr::V6(peer)) => {
+            // A mapped address is one of IPv4, whatever it is written as.
+            bind.is_unspecified()
+                || bind.to_ipv4_mapped().is_some() == peer.to_ipv4_mapped().is_some()
+        }
+        (IpAddr::V4(_), IpAddr::V4(_)) => true,
+    };
+    if reaches {
+        return Ok(());
+    }
+    let message = format!("{peer} cannot be reached from {bind}: one is IPv4, the other IPv6");
+    Err(Usage(message).into())
+}
+
 /// Says once, where it matters, that the kernel grants only small buffers.
 pub fn report_kernel_buffers(endpoint: &Endpoint) {
     let buffers = endpoint.kernel_buffers();
@@ -160,6 +190,40 @@ mod tests {
         for text in bad {
             let error = resolve(text, "localhost").expect_err(text);
             assert_eq!(exit::code(&error), 2, "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_peer_fits_the_local_address() {
+        let checked = |peer: &str, bind: Option<&str>| {
+            let bind = bind.map(|bind| bind.parse().expect("an address"));
+            check_peer(peer.parse().expect("an address"), bind)
+        };
+        let fit = [
+            ("10.1.2.3:4", None),
+            ("10.1.2.3:4", Some("0.0.0.0:0")),
+            ("10.1.2.3:4", Some("[::]:0")),
+            ("10.1.2.3:4", Some("[::ffff:10.1.2.4]:0")),
+            ("[::ffff:10.1.2.3]:4", Some("10.1.2.4:5")),
+            ("[::ffff:10.1.2.3]:4", Some("[::]:5")),
+            ("[::1]:4", Some("[::]:5")),
+            ("[::1]:4", Some("[::1]:5")),
+        ];
+        for (peer, bind) in fit {
+            assert!(checked(peer, bind).is_ok(), "{peer} from {bind:?}");
+        }
+        let misfit = [
+            ("10.1.2.3:0", None),
+            ("[::1]:0", Some("[::]:0")),
+            ("10.1.2.3:4", Some("[::1]:0")),
+            ("[::1]:4", Some("127.0.0.1:0")),
+            ("[::1]:4", Some("0.0.0.0:0")),
+            ("[::1]:4", Some("[::ffff:127.0.0.1]:0")),
+            ("[::ffff:10.1.2.3]:4", Some("[::1]:0")),
+        ];
+        for (peer, bind) in misfit {
+            let error = checked(peer, bind).expect_err(peer);
+            assert_eq!(exit::code(&error), 2, "{peer} from {bind:?}: {error}");
         }
     }
 

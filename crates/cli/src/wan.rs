@@ -14,7 +14,7 @@ use farhaul_wan::{DirectionStats, PeerPort, Relay, RelayConfig, RelayStats};
 use serde::Serialize;
 
 use crate::exit::Usage;
-use crate::transport::resolve;
+use crate::transport::{check_peer, resolve};
 use crate::{interrupt, output, units};
 
 /// Emulate a wide-area network path.
@@ -26,6 +26,9 @@ pub enum WanCommand {
 /// Pass UDP datagrams on as a long, narrow or lossy path would.
 ///
 /// Needs no privileges. Clients talk to the relay's address; the target sees the relay.
+///
+/// Ends after the time of --for or when interrupted (Ctrl-C), prints what it has counted, and
+/// returns 0 in both cases.
 #[derive(Args, Debug)]
 pub struct RelayArgs {
     /// Where clients send to
@@ -126,7 +129,10 @@ pub fn run(command: &WanCommand) -> Result<()> {
     let mut config = match (&args.between, &args.listen, &args.to) {
         (Some(pairs), _, _) => RelayConfig::between(peer_port(&pairs[0])?, peer_port(&pairs[1])?),
         (None, Some(listen), Some(to)) => {
-            RelayConfig::new(resolve(listen, "0.0.0.0")?, resolve(to, "localhost")?)
+            let (listen, to) = (resolve(listen, "0.0.0.0")?, resolve(to, "localhost")?);
+            check_peer(to, None)?;
+            check_loop(listen, to)?;
+            RelayConfig::new(listen, to)
         }
         _ => bail!("give --listen and --to, or --between"),
     };
@@ -152,7 +158,22 @@ fn peer_port(text: &str) -> Result<PeerPort> {
     let Some((listen, peer)) = text.split_once('=') else {
         return Err(Usage(format!("'{text}' is not LISTEN=PEER, two addresses")).into());
     };
-    Ok(PeerPort { listen: address(listen)?, peer: address(peer)? })
+    let (listen, peer) = (address(listen)?, address(peer)?);
+    check_peer(peer, Some(listen))?;
+    check_loop(listen, peer)?;
+    Ok(PeerPort { listen, peer })
+}
+
+/// What a relay sends to itself goes round for ever.
+fn check_loop(listen: SocketAddr, to: SocketAddr) -> Result<()> {
+    let (from, at) = (listen.ip().to_canonical(), to.ip().to_canonical());
+    // The wildcard addresses stand for this host's: as a target for its loopback address.
+    let same = from == at || at.is_unspecified() || (from.is_unspecified() && at.is_loopback());
+    if same && listen.port() == to.port() {
+        let message = format!("the relay at {listen} would send to itself at {to}");
+        return Err(Usage(message).into());
+    }
+    Ok(())
 }
 
 fn address(text: &str) -> Result<SocketAddr> {

@@ -41,10 +41,38 @@ fn bad_usage() {
     expect(&["pipe", "--bind", "here", "127.0.0.1:9"], 2, "here");
     expect(&["perf", "--interval", "0s", "127.0.0.1:9"], 2, "interval");
     expect(&["perf", "--sink", "--source", "127.0.0.1:9"], 2, "cannot be used");
+    expect(&["perf", "127.0.0.1:9", "--once"], 2, "cannot be used");
+    expect(&["perf", "--listen", ":0", "--bind", "127.0.0.1:0"], 2, "cannot be used");
+    expect(&["perf", "127.0.0.1:0"], 2, "nobody listens at port 0");
+    for protocol in ["udt", "tcp"] {
+        let args = ["perf", "127.0.0.1:9", "--protocol", protocol, "--bind", "[::1]:0"];
+        expect(&args, 2, "one is IPv4, the other IPv6");
+        let args = ["perf", "127.0.0.1:9", "--protocol", protocol, "--bind", "127.0.0.1:7"];
+        expect(&args, 2, "several connections");
+    }
     expect(&["wan", "relay", "--listen", "127.0.0.1:0"], 2, "--to");
+    for listen in ["127.0.0.1:9000", "0.0.0.0:9000", "[::ffff:127.0.0.1]:9000"] {
+        let args = ["wan", "relay", "--listen", listen, "--to", "127.0.0.1:9000"];
+        expect(&args, 2, "would send to itself");
+    }
+    let pair = "127.0.0.1:9000=127.0.0.1:9000";
+    expect(&["wan", "relay", "--between", pair, ":1=:2"], 2, "would send to itself");
+    expect(&["wan", "relay", "--listen", ":0", "--to", "127.0.0.1:0"], 2, "nobody listens");
+    let path = |option, text| ["wan", "relay", "--listen", ":0", "--to", ":9", option, text];
+    expect(&path("--reorder", "5%:0"), 2, "leaves the order as it is");
+    expect(&path("--blackout", "1s+0s"), 2, "longer than 0 s");
+    expect(&path("--blackout", "1s+2s/2s"), 2, "end before it comes again");
     expect(&["wan", "relay", "--between", "a", "b"], 2, "LISTEN=PEER");
     expect(&["wan", "relay", "--listen", ":0", "--to", ":9", "--rate", "slow"], 2, "slow");
     expect(&["nonsense"], 2, "nonsense");
+}
+
+#[test]
+fn the_version_is_that_of_the_command() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    let output = command.arg("--version").output().expect("farhaul can be started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text, format!("farhaul {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]

@@ -144,11 +144,17 @@ fn a_person_is_told_and_may_keep_the_trees() {
 fn bad_usage_is_said() {
     let place = Place::new();
     fs::write(place.out(), "no directory").unwrap();
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["--size", "10kB"], "1.00 MB or more"),
         (&["--queue", "long"], "not a queue"),
         (&["--cc", "nosuch"], "no congestion control law"),
         (&["--no-tcp", "--tcp-cc", "cubic"], "cannot be used with"),
+        (&["--loss", "100%"], "nothing could arrive over a path that loses 100% of all packets"),
+        (&["--loss", "50%"], "below 50%"),
+        (&["--back-loss", "every:1"], "nothing could arrive"),
+        (&["--loss", "ber:1e-3"], "nothing could arrive"),
+        (&["--corrupt", "100%"], "damages 100% of all packets"),
+        (&["--rate", "1k"], "nothing could arrive over a path with a rate of 1kbit/s"),
         (&[], "out: "),
     ];
     for (arguments, said) in cases {

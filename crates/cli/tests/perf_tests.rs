@@ -56,6 +56,51 @@ fn what_tcp_does_not_tell_is_left_out() {
     }
 }
 
+/// Of tests that are shorter than an interval, too.
+#[test]
+fn intervals_cover_the_test() {
+    for (bytes, options) in
+        [("100", &[][..]), ("5MB", &["-R"]), ("20MB", &["-i", "0.01", "-P", "2"])]
+    {
+        let listener = Process::farhaul(&["perf", "--listen", "127.0.0.1:0", "--once", "--json"]);
+        let addr = listener.listening_at().to_string();
+        let args = [&["perf", &addr, "--json", "-n", bytes], options].concat();
+        let ours = Process::farhaul(&args).finish_well().json();
+        let theirs = listener.finish_well().json();
+        for report in [&ours, &theirs] {
+            let rows = report["intervals"].as_array().expect("a list");
+            assert!(!rows.is_empty(), "{report}");
+            assert_eq!(rows[0]["start"], 0.0, "{report}");
+            assert!(rows.windows(2).all(|pair| pair[0]["end"] == pair[1]["start"]), "{report}");
+            assert_eq!(rows[rows.len() - 1]["end"], report["seconds"], "{report}");
+            let sum = |key: &str| rows.iter().map(|row| row[key].as_u64().expect(key)).sum::<u64>();
+            assert_eq!(sum("bytes"), report["bytes"], "{report}");
+            assert_eq!(sum("retransmitted"), report["packets"]["retransmitted"], "{report}");
+            assert_eq!(sum("lost"), report["packets"]["lost"], "{report}");
+        }
+    }
+}
+
+/// An address of the loopback network that nobody uses unless told to.
+#[test]
+fn a_test_comes_from_the_address_it_is_bound_to() {
+    for (protocol, bind) in
+        [("tcp", "127.77.3.1:0"), ("udt", "127.77.3.1:0"), ("tcp", "[::ffff:127.77.3.1]:0")]
+    {
+        let listen = ["perf", "--listen", "127.0.0.1:0", "--protocol", protocol];
+        let listener = Process::farhaul(&listen);
+        let addr = listener.listening_at().to_string();
+        let args = ["perf", &addr, "--protocol", protocol, "--bind", bind];
+        let long = ["-t", "600", "-i", "0.02"];
+        let client = Process::farhaul(&[&args[..], &long].concat());
+        client.wait_error_line("b/s");
+        client.interrupt();
+        expect_interrupted(&client.finish(), "sender");
+        let told = listener.wait_error_line("has failed");
+        assert!(told.contains("the test with 127.77.3.1:"), "{told}");
+    }
+}
+
 fn expect_interrupted(ended: &Ended, role: &str) {
     assert_eq!(ended.code, Some(130), "{ended:#?}");
     assert!(ended.errors.iter().any(|line| line == "farhaul: interrupted"), "{ended:#?}");

@@ -65,7 +65,7 @@ pub enum Displacement {
     /// Until `packets` others have overtaken it (those lost or held back do not count), or
     /// until `at_most` after its own time if so many do not come.
     Positions {
-        /// How many overtake; 0 leaves the order as it is.
+        /// How many overtake; 0 leaves the order as it is, and is no text that is read.
         packets: u32,
         /// The longest wait.
         at_most: Duration,
@@ -80,7 +80,7 @@ pub enum Displacement {
 pub struct Blackout {
     /// When it begins, from the origin of the link's time.
     pub start: Duration,
-    /// How long it lasts.
+    /// How long it lasts; a text that is read has more than 0, and less than `every`.
     pub length: Duration,
     /// From one beginning to the next; `None` once only.
     pub every: Option<Duration>,
@@ -153,12 +153,19 @@ impl FromStr for Displacement {
             Some((packets, at_most)) => (packets, parse_duration(at_most)?),
             None => (text, Duration::from_millis(100)),
         };
-        if let Ok(packets) = packets.trim().parse() {
-            return Ok(Displacement::Positions { packets, at_most });
+        let (by, nothing) = if let Ok(packets) = packets.trim().parse() {
+            (Displacement::Positions { packets, at_most }, packets == 0 || at_most.is_zero())
+        } else {
+            let delay = parse_duration(text).map_err(|_| {
+                let expected = "a displacement (write 2ms, or 3 for three packets, or 3/100ms)";
+                ParseError::new(text, expected)
+            })?;
+            (Displacement::Delay(delay), delay.is_zero())
+        };
+        if nothing {
+            return Err(ParseError::new(text, "a displacement: it leaves the order as it is"));
         }
-        parse_duration(text).map(Displacement::Delay).map_err(|_| {
-            ParseError::new(text, "a displacement (write 2ms, or 3 for three packets, or 3/100ms)")
-        })
+        Ok(by)
     }
 }
 
@@ -183,10 +190,18 @@ impl FromStr for Blackout {
             Some((length, every)) => (length, Some(parse_duration(every)?)),
             None => (rest, None),
         };
+        let blackout =
+            Blackout { start: parse_duration(start)?, length: parse_duration(length)?, every };
         if every.is_some_and(|every| every.is_zero()) {
             return Err(ParseError::new(text, "a blackout: it cannot come every 0 s"));
         }
-        Ok(Blackout { start: parse_duration(start)?, length: parse_duration(length)?, every })
+        if blackout.length.is_zero() {
+            return Err(ParseError::new(text, "a blackout: it must be longer than 0 s"));
+        }
+        if every.is_some_and(|every| blackout.length >= every) {
+            return Err(ParseError::new(text, "a blackout: it must end before it comes again"));
+        }
+        Ok(blackout)
     }
 }
 
@@ -256,9 +271,29 @@ mod tests {
         for bad in ["", "200%", "5%:", "5%:x", "5%:3/x", "5%:2ms/1s"] {
             assert!(bad.parse::<Reorder>().is_err(), "{bad}");
         }
-        for bad in ["", "2s", "2s+", "2s+1", "2s+1ms/0s"] {
+        for bad in ["", "2s", "2s+", "2s+1"] {
             assert!(bad.parse::<Blackout>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn texts_of_what_would_do_nothing_or_too_much() {
+        for bad in ["5%:0", "5%:0ms", "5%:0/100ms", "5%:3/0ms"] {
+            let error = bad.parse::<Reorder>().unwrap_err().to_string();
+            assert!(error.ends_with("leaves the order as it is"), "{bad}: {error}");
+        }
+        let cases = [
+            ("2s+0s", "longer than 0 s"),
+            ("2s+0s/1s", "longer than 0 s"),
+            ("2s+1ms/0s", "every 0 s"),
+            ("2s+1s/1s", "end before it comes again"),
+            ("2s+3s/1s", "end before it comes again"),
+        ];
+        for (bad, why) in cases {
+            let error = bad.parse::<Blackout>().unwrap_err().to_string();
+            assert!(error.ends_with(why), "{bad}: {error}");
+        }
+        assert!("2s+999ms/1s".parse::<Blackout>().is_ok());
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl<P: Packet> Link<P> {
         if let Some(sent_by) = now.as_nanos().checked_sub(self.wire.delay_ns()) {
             self.settle(Time::from_nanos(sent_by));
         }
-        let (at, packet) = self.wire.poll(now)?;
+        let (at, packet) = self.wire.poll(now, &mut self.stats)?;
         self.stats.passed += 1;
         self.stats.passed_bytes += packet.wire_len() as u64;
         Some((at, packet))

@@ -95,6 +95,20 @@ impl GilbertElliott {
     }
 }
 
+impl LossModel {
+    /// The share of packets of `bits` that is lost in the long run, from 0 to 1.
+    pub fn mean_loss(&self, bits: u64) -> f64 {
+        match self {
+            // A list comes to its end.
+            LossModel::None | LossModel::Scripted(_) => 0.0,
+            LossModel::Uniform(p) => p.value(),
+            LossModel::PerBit(p) => 1.0 - (1.0 - p.value()).powf(bits as f64),
+            LossModel::GilbertElliott(model) => model.mean_loss(),
+            LossModel::Periodic { every } => 1.0 / every.get() as f64,
+        }
+    }
+}
+
 impl LossProcess {
     pub(crate) fn new(model: &LossModel, rng: Rng) -> Self {
         let state = match model {

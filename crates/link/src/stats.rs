@@ -29,7 +29,8 @@ pub struct LinkStats {
     pub duplicated: u64,
     /// Delivered with a bit inverted.
     pub corrupted: u64,
-    /// Chosen to be put out of order.
+    /// Put out of order: chosen for that by [`Reorder`](crate::Reorder), or handed out after one of
+    /// the others that was sent later (RFC 4737 §3), as [`Jitter`](crate::Jitter) may bring about.
     pub reordered: u64,
     /// On the wire: transmitted and not yet handed out.
     pub in_flight: u64,

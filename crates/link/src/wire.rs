@@ -34,6 +34,8 @@ pub(crate) struct Wire<P> {
     latest: Time,
     /// Number of the latest arrival: equal times keep the order in which they were decided.
     last_number: u64,
+    /// The highest number of those handed out that reordering has not chosen.
+    highest_out: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ struct Rngs {
 struct Arrival<P> {
     at: Time,
     number: u64,
+    /// By reordering, and so counted.
+    chosen: bool,
     packet: P,
 }
 
@@ -83,6 +87,7 @@ impl<P: Packet> Wire<P> {
             bytes: 0,
             latest: Time::ZERO,
             last_number: 0,
+            highest_out: 0,
         }
     }
 
@@ -111,7 +116,7 @@ impl<P: Packet> Wire<P> {
     }
 
     /// The next packet that has arrived by `now`, and when it did.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<(Time, P)> {
+    pub(crate) fn poll(&mut self, now: Time, stats: &mut LinkStats) -> Option<(Time, P)> {
         self.release_held(now);
         if self.next_arrival()? > now {
             return None;
@@ -121,7 +126,12 @@ impl<P: Packet> Wire<P> {
         } else {
             self.in_order.pop_front()
         };
-        let Arrival { at, packet, .. } = arrival?;
+        let Arrival { at, number, chosen, packet } = arrival?;
+        if !chosen {
+            // The numbers of these are in the order in which they were sent.
+            stats.reordered += u64::from(number < self.highest_out);
+            self.highest_out = self.highest_out.max(number);
+        }
         self.bytes -= packet.wire_len() as u64;
         Some((at, packet))
     }
@@ -154,7 +164,7 @@ impl<P: Packet> Wire<P> {
         match displacement {
             Some(Displacement::Delay(delay)) => {
                 // At the end of `in_order` it would push all that overtake it out of there.
-                let arrival = self.number(at + delay, packet);
+                let arrival = self.number(at + delay, true, packet);
                 self.others.push(Reverse(arrival));
             }
             Some(Displacement::Positions { packets, at_most }) if packets > 0 => {
@@ -164,7 +174,7 @@ impl<P: Packet> Wire<P> {
             _ => {
                 let at = if self.jitter.overtake { at } else { at.max(self.latest) };
                 self.latest = self.latest.max(at);
-                self.insert(at, packet);
+                self.insert(at, displacement.is_some(), packet);
                 self.pass_held(at);
             }
         }
@@ -183,8 +193,8 @@ impl<P: Packet> Wire<P> {
         self.rngs.jitter.below(max.saturating_add(1))
     }
 
-    fn insert(&mut self, at: Time, packet: P) {
-        let arrival = self.number(at, packet);
+    fn insert(&mut self, at: Time, chosen: bool, packet: P) {
+        let arrival = self.number(at, chosen, packet);
         if self.in_order.back().is_some_and(|last| last.at > at) {
             self.others.push(Reverse(arrival));
         } else {
@@ -192,9 +202,9 @@ impl<P: Packet> Wire<P> {
         }
     }
 
-    fn number(&mut self, at: Time, packet: P) -> Arrival<P> {
+    fn number(&mut self, at: Time, chosen: bool, packet: P) -> Arrival<P> {
         self.last_number += 1;
-        Arrival { at, number: self.last_number, packet }
+        Arrival { at, number: self.last_number, chosen, packet }
     }
 
     /// Counts a packet that arrives at `at` as passing those held back.
@@ -208,7 +218,7 @@ impl<P: Packet> Wire<P> {
             if held.to_pass > 0 {
                 index += 1;
             } else if let Some(held) = self.held.remove(index) {
-                self.insert(at, held.packet);
+                self.insert(at, true, held.packet);
             }
         }
     }
@@ -220,7 +230,7 @@ impl<P: Packet> Wire<P> {
             if held.deadline > now {
                 index += 1;
             } else if let Some(held) = self.held.remove(index) {
-                self.insert(held.deadline, held.packet);
+                self.insert(held.deadline, true, held.packet);
             }
         }
     }

@@ -195,7 +195,8 @@ fn jitter_is_uniform() {
         jitter: "10ms:reorder".parse().unwrap(),
         ..LinkConfig::default()
     };
-    let out = drain(&mut offered(config, 100_000, 100, 1_000));
+    let mut link = offered(config, 100_000, 100, 1_000);
+    let out = drain(&mut link);
     let extra = |(at, probe): &(Time, Probe)| at.as_nanos() - 20_000_000 - probe.id * 1_000;
     assert!(out.iter().all(|arrival| extra(arrival) <= 10_000_000));
     let mean = out.iter().map(extra).sum::<u64>() as f64 / 100_000.0;
@@ -203,14 +204,23 @@ fn jitter_is_uniform() {
     assert!((mean - 5e6).abs() < 50e3, "{mean}");
     assert!(out.iter().any(|arrival| extra(arrival) < 1_000_000));
     assert!(out.iter().any(|arrival| extra(arrival) > 9_000_000));
-    assert!(out.windows(2).any(|pair| pair[0].1.id > pair[1].1.id));
+    let mut highest = 0;
+    let late = ids(&out).into_iter().filter(|id| {
+        highest = highest.max(*id);
+        *id < highest
+    });
+    let late = late.count() as u64;
+    assert!(late > 0);
+    assert_eq!(late, link.stats().reordered);
 }
 
 #[test]
 fn jitter_keeps_the_order_unless_told() {
     let config = LinkConfig { jitter: "10ms".parse().unwrap(), ..LinkConfig::default() };
-    let out = drain(&mut offered(config, 10_000, 100, 1_000));
+    let mut link = offered(config, 10_000, 100, 1_000);
+    let out = drain(&mut link);
     assert_eq!(ids(&out), (0..10_000).collect::<Vec<_>>());
+    assert_eq!(link.stats().reordered, 0);
     assert!(out.windows(2).all(|pair| pair[0].0 <= pair[1].0));
 }
 

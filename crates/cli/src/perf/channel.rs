@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use farhaul::{Connection, Endpoint, Listener, Stats};
+use socket2::{Domain, Socket, Type};
 
 use super::{PerfArgs, Protocol};
 use crate::transport::report_kernel_buffers;
@@ -105,8 +106,11 @@ impl<'a> Connector<'a> {
         let peer = self.peer;
         match self.args.protocol {
             Protocol::Tcp => {
-                let stream = TcpStream::connect(peer)
-                    .with_context(|| format!("cannot connect to {peer} by TCP"))?;
+                let stream = match self.args.bind {
+                    Some(bind) => connect_from(bind, peer),
+                    None => TcpStream::connect(peer),
+                };
+                let stream = stream.with_context(|| format!("cannot connect to {peer} by TCP"))?;
                 Ok(Channel::Tcp(stream.into()))
             }
             Protocol::Udt => {
@@ -120,6 +124,29 @@ impl<'a> Connector<'a> {
             }
         }
     }
+}
+
+/// A TCP connection from `bind`.
+fn connect_from(bind: SocketAddr, peer: SocketAddr) -> io::Result<TcpStream> {
+    // Sockets know only addresses of their own family.
+    let in_family = |addr: SocketAddr| match addr {
+        SocketAddr::V4(v4) if bind.is_ipv6() => {
+            SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+        }
+        SocketAddr::V6(_) if bind.is_ipv4() => {
+            SocketAddr::new(addr.ip().to_canonical(), addr.port())
+        }
+        _ => addr,
+    };
+    let socket = Socket::new(Domain::for_address(bind), Type::STREAM, None)?;
+    if bind.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    // The port of a connection that has just ended may be taken again.
+    socket.set_reuse_address(true)?;
+    socket.bind(&bind.into())?;
+    socket.connect(&in_family(peer).into())?;
+    Ok(socket.into())
 }
 
 /// Takes connections.

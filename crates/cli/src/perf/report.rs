@@ -116,14 +116,15 @@ impl Packets {
 pub struct Meter {
     stop: Sender<()>,
     thread: JoinHandle<Watched>,
-    started: Instant,
-    moved: Arc<AtomicU64>,
     cpu: Cpu,
 }
 
 #[derive(Default)]
 struct Watched {
     intervals: Vec<Interval>,
+    /// All bytes of the intervals, and the end of the last one.
+    bytes: u64,
+    seconds: f64,
     rtts: Vec<f64>,
     last: Option<Packets>,
 }
@@ -139,20 +140,18 @@ impl Meter {
     ) -> Self {
         let (stop, stopped) = channel();
         let started = Instant::now();
-        let thread = std::thread::spawn({
-            let moved = Arc::clone(&moved);
-            move || watch(&channels, &moved, started, interval, show, &stopped)
-        });
-        Meter { stop, thread, started, moved, cpu: Cpu::now() }
+        let thread =
+            std::thread::spawn(move || watch(&channels, &moved, started, interval, show, &stopped));
+        Meter { stop, thread, cpu: Cpu::now() }
     }
 
     /// Ends the test and tells what was measured; the caller adds what it knows.
     pub fn finish(self) -> Report {
-        let seconds = self.started.elapsed().as_secs_f64();
         let cpu = Cpu::now().since(self.cpu);
         drop(self.stop);
+        // Read once for all: after an interruption the connections may still move something.
         let watched = self.thread.join().unwrap_or_default();
-        let bytes = self.moved.load(Ordering::Relaxed);
+        let (bytes, seconds) = (watched.bytes, watched.seconds);
         Report {
             bytes,
             seconds,
@@ -185,6 +184,41 @@ impl Watched {
             lost: now.lost.saturating_sub(before.lost),
         })
     }
+
+    /// Takes what happened next: a row of its own if it is the first one or lasts for `shortest`
+    /// seconds at least, or else a part of the row before it. Whether it is a row.
+    fn append(&mut self, next: Interval, shortest: f64) -> bool {
+        match self.intervals.last_mut() {
+            Some(row) if next.end - next.start < shortest => {
+                row.extend(&next);
+                false
+            }
+            _ => {
+                self.intervals.push(next);
+                true
+            }
+        }
+    }
+}
+
+impl Interval {
+    fn new(start: f64, end: f64, bytes: u64, path: Option<PathInterval>) -> Self {
+        let bits_per_second = bytes as f64 * 8.0 / (end - start).max(1e-9);
+        Interval { start, end, bytes, bits_per_second, path }
+    }
+
+    /// Goes on to the end of `next`. The round-trip time remains what it was for most of the time.
+    fn extend(&mut self, next: &Interval) {
+        let path = match (self.path, next.path) {
+            (Some(path), Some(more)) => Some(PathInterval {
+                rtt_ms: path.rtt_ms,
+                retransmitted: path.retransmitted + more.retransmitted,
+                lost: path.lost + more.lost,
+            }),
+            (path, more) => path.or(more),
+        };
+        *self = Interval::new(self.start, next.end, self.bytes + next.bytes, path);
+    }
 }
 
 fn watch(
@@ -196,31 +230,22 @@ fn watch(
     stopped: &Receiver<()>,
 ) -> Watched {
     let mut out = Watched::default();
-    let (mut bytes_before, mut start) = (0, 0.0);
     loop {
         let ended = stopped.recv_timeout(interval) == Err(RecvTimeoutError::Disconnected);
         let stats: Vec<Stats> = channels.iter().filter_map(Channel::stats).collect();
         let bytes = moved.load(Ordering::Relaxed);
         let end = started.elapsed().as_secs_f64();
-        let span = (end - start).max(1e-9);
-        let row = Interval {
-            start,
-            end,
-            bytes: bytes - bytes_before,
-            bits_per_second: (bytes - bytes_before) as f64 * 8.0 / span,
-            path: out.add(&stats),
-        };
-        // What remains after the last whole interval is only shown if it is not a sliver.
-        if !ended || span > interval.as_secs_f64() / 4.0 {
-            if show {
-                print_interval(&row);
-            }
-            out.intervals.push(row);
+        let path = out.add(&stats);
+        let row = Interval::new(out.seconds, end, bytes - out.bytes, path);
+        (out.bytes, out.seconds) = (bytes, end);
+        // What remains after the last whole interval may be a sliver.
+        let shortest = if ended { interval.as_secs_f64() / 4.0 } else { 0.0 };
+        if out.append(row, shortest) && show {
+            print_interval(&row);
         }
         if ended {
             return out;
         }
-        (bytes_before, start) = (bytes, end);
     }
 }
 
@@ -258,5 +283,37 @@ impl Report {
         if let Some(peer) = &self.peer {
             peer.print();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(start: f64, end: f64, bytes: u64) -> Interval {
+        let path = PathInterval { rtt_ms: start, retransmitted: 2, lost: 3 };
+        Interval::new(start, end, bytes, Some(path))
+    }
+
+    #[test]
+    fn a_sliver_belongs_to_the_row_before_it() {
+        let mut watched = Watched::default();
+        assert!(watched.append(row(0.0, 1.0, 100), 0.0));
+        assert!(watched.append(row(1.0, 2.0, 100), 0.0));
+        assert!(!watched.append(row(2.0, 2.5, 25), 0.75));
+        let [_, last] = watched.intervals.as_slice() else { panic!("{:?}", watched.intervals) };
+        assert_eq!((last.start, last.end, last.bytes), (1.0, 2.5, 125));
+        assert_eq!(last.bits_per_second, 125.0 * 8.0 / 1.5);
+        let path = last.path.expect("it was given");
+        assert_eq!((path.rtt_ms, path.retransmitted, path.lost), (1.0, 4, 6));
+    }
+
+    #[test]
+    fn what_lasts_or_is_alone_is_a_row() {
+        let mut watched = Watched::default();
+        assert!(watched.append(row(0.0, 0.5, 7), 0.75), "the only one");
+        assert!(watched.append(row(0.5, 1.25, 8), 0.75), "long enough");
+        let bytes: Vec<u64> = watched.intervals.iter().map(|row| row.bytes).collect();
+        assert_eq!(bytes, [7, 8]);
     }
 }

@@ -8,7 +8,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::PerfArgs;
 use super::arrivals::Arrivals;
@@ -44,10 +44,16 @@ pub fn serve(args: &PerfArgs, addr: SocketAddr) -> Result<()> {
     };
     loop {
         let result = match &mut incoming {
-            Incoming::Raw(acceptor) => raw(args, &running, acceptor.accept()?),
+            Incoming::Raw(acceptor) => {
+                let channel = acceptor.accept()?;
+                // Asked now: the kernel forgets it when the peer has gone.
+                let peer = channel.peer();
+                raw(args, &running, channel).with_context(|| with(&peer))
+            }
             Incoming::Tests(arrivals) => {
                 let (request, control) = arrivals.next_test()?;
-                serve_test(args, &running, arrivals, &request, control)
+                let peer = control.peer();
+                serve_test(args, &running, arrivals, &request, control).with_context(|| with(&peer))
             }
         };
         let result = running.conclude(result);
@@ -65,6 +71,10 @@ enum Incoming {
     Tests(Arrivals),
     /// Data without a word about it.
     Raw(Acceptor),
+}
+
+fn with(peer: &str) -> String {
+    format!("the test with {peer} has failed")
 }
 
 fn serve_test(
