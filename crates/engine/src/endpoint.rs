@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_wire::{Control, Packet, Seq, dest};
+use farhaul_wire::{Control, HEADER_LEN, Packet, Seq, dest};
 
 use self::listener::Listener;
 use crate::config::{Config, ConfigError};
@@ -284,6 +284,28 @@ impl Endpoint {
                 self.handle_for(now, from, id, bytes, start..end, segment, retain);
             }
             start = end;
+        }
+    }
+
+    /// A datagram whose payload lies apart from its header, and is kept by reference: as
+    /// [`Endpoint::handle`] for those that carry packets in memory.
+    pub fn handle_packet(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        header: &[u8; HEADER_LEN],
+        payload: &Bytes,
+    ) {
+        if let Ok(Packet::Data(data, _)) = Packet::parse(header)
+            && let Some(connection) = self.open_mut(data.dest)
+            && connection.peer() == from
+            && !connection.is_over()
+        {
+            connection.handle_data(now, &data, payload);
+            self.update_schedule(data.dest);
+        } else {
+            let whole = Bytes::from([header, &payload[..]].concat());
+            self.handle(now, from, &whole, whole.len(), false);
         }
     }
 

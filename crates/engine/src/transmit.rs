@@ -123,6 +123,22 @@ impl Transmit {
         })
     }
 
+    /// Each datagram as header and payload, the payload by reference where the sender holds it so.
+    pub fn packets(&self) -> impl Iterator<Item = ([u8; HEADER_LEN], Bytes)> {
+        self.headers.iter().zip(&self.pieces).map(|(header, piece)| {
+            let range = piece.start as usize..(piece.start + piece.len) as usize;
+            let copy = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
+            let payload = match piece.source {
+                Source::Control => copy(&self.control[range]),
+                Source::Block(block) | Source::Frame(block) => match &self.blocks[block as usize] {
+                    Block::Bytes(bytes) => bytes.slice(range),
+                    Block::Frames(memory) => copy(&(**memory).as_ref()[range]),
+                },
+            };
+            (*header, payload)
+        })
+    }
+
     pub(crate) fn clear(&mut self, to: SocketAddr) {
         self.to = to;
         self.headers.clear();

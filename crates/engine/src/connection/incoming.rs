@@ -55,12 +55,30 @@ impl Connection {
             start = end;
         }
         if data > 0 {
-            self.receive.close_batch(now, batch.filter(|_| retain));
-            self.receive.acks.on_data(now, data, self.knobs.ack_period, burst_ends);
-            self.report_losses(now);
-            self.events.readable |= self.receive.readable();
+            self.after_data(now, data, burst_ends, batch.filter(|_| retain));
         }
         self.advance_life(now);
+    }
+
+    /// One data packet, from the peer and for this connection.
+    pub(crate) fn handle_data(&mut self, now: Time, header: &DataHeader, payload: &Bytes) {
+        self.last_heard = now;
+        if payload.len() > self.most_payload {
+            self.counters.invalid += 1;
+        } else {
+            let mut batch = None;
+            self.on_data(now, payload, header, 0, payload.len(), true, &mut batch);
+            self.after_data(now, 1, payload.len() < self.payload_size(), batch);
+        }
+        self.advance_life(now);
+    }
+
+    /// After `packets` that came together, the last perhaps at the end of a burst.
+    fn after_data(&mut self, now: Time, packets: u32, burst_ends: bool, batch: Option<u32>) {
+        self.receive.close_batch(now, batch);
+        self.receive.acks.on_data(now, packets, self.knobs.ack_period, burst_ends);
+        self.report_losses(now);
+        self.events.readable |= self.receive.readable();
     }
 
     /// The peer goes on after the end: it has not heard of it.

@@ -1,0 +1,18 @@
+//! Discrete-event simulator: engines as hosts, links in any topology, virtual time.
+//!
+//! The code that moves real bytes runs here unchanged: a host is the engine's
+//! [`Endpoint`](farhaul_engine::Endpoint), a path is made of [`farhaul_link::Link`]s. A run is a
+//! function of what it was given, on any machine.
+
+#![forbid(unsafe_code)]
+
+mod network;
+mod packet;
+mod schedule;
+mod simulation;
+mod udt;
+
+pub use network::{Hop, LinkId, Network, NodeId};
+pub use packet::{Content, Packet};
+pub use simulation::{Agent, AgentId, Simulation};
+pub use udt::UdtAgent;

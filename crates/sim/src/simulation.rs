@@ -1,0 +1,151 @@
+//! The course of a simulation: agents on the nodes of a network, in virtual time.
+
+use farhaul_base::Time;
+use farhaul_link::Packet as _;
+
+use crate::network::{LinkId, Network, NodeId};
+use crate::packet::{Content, Packet};
+use crate::schedule::{Schedule, Who};
+use crate::udt::UdtAgent;
+
+/// An agent's number: one end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AgentId(pub u32);
+
+/// One end of a flow.
+#[derive(Debug)]
+pub enum Agent {
+    /// A UDT endpoint with an application.
+    Udt(Box<UdtAgent>),
+}
+
+/// A network with its agents, and the time.
+#[derive(Debug)]
+pub struct Simulation {
+    now: Time,
+    network: Network,
+    agents: Vec<(NodeId, Agent)>,
+    schedule: Schedule,
+    /// Packets that agents have sent.
+    packets: u64,
+    /// Turns that were taken.
+    events: u64,
+    /// What an agent sends in its turn.
+    outgoing: Vec<Packet>,
+}
+
+impl Simulation {
+    /// At time zero, with all agents about to have their first turn.
+    pub fn new(mut network: Network, agents: Vec<(NodeId, Agent)>) -> Self {
+        network.route();
+        let mut schedule = Schedule::new(network.hops().len(), agents.len());
+        for number in 0..agents.len() as u32 {
+            schedule.ask(Time::ZERO, Who::Agent(number));
+        }
+        Simulation {
+            now: Time::ZERO,
+            network,
+            agents,
+            schedule,
+            packets: 0,
+            events: 0,
+            outgoing: Vec::new(),
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Packets that agents have sent.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Turns that links and agents have taken.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// An agent.
+    pub fn agent_mut(&mut self, id: AgentId) -> &mut Agent {
+        &mut self.agents[id.0 as usize].1
+    }
+
+    /// Lets everything happen until `until`.
+    pub fn run_until(&mut self, until: Time) {
+        while let Some((at, who)) = self.schedule.next(until) {
+            self.now = at;
+            self.events += 1;
+            match who {
+                Who::Link(number) => self.deliver(LinkId(number)),
+                Who::Agent(number) => self.turn(AgentId(number)),
+            }
+        }
+        self.now = until;
+    }
+
+    /// Takes what has arrived at the end of a link.
+    fn deliver(&mut self, id: LinkId) {
+        loop {
+            let hop = self.network.hop_mut(id);
+            let Some((_, packet)) = hop.link.poll(self.now) else { break };
+            let at = hop.to;
+            if self.agents.get(packet.to.0 as usize).is_some_and(|(node, _)| *node == at) {
+                self.hand_over(packet);
+            } else {
+                self.forward(at, packet);
+            }
+        }
+        self.ask_for_link(id);
+    }
+
+    fn hand_over(&mut self, packet: Packet) {
+        let Agent::Udt(agent) = &mut self.agents[packet.to.0 as usize].1;
+        match &packet.content {
+            Content::Udt { header, payload } => {
+                agent.receive(self.now, packet.from, header, payload);
+            }
+            Content::Filler(_) => return,
+        }
+        self.turn(packet.to);
+    }
+
+    fn turn(&mut self, id: AgentId) {
+        let (node, agent) = &mut self.agents[id.0 as usize];
+        let (node, outgoing) = (*node, &mut self.outgoing);
+        let Agent::Udt(agent) = agent;
+        let due = agent.turn(self.now, &mut |packet| outgoing.push(packet));
+        if let Some(at) = due {
+            self.schedule.ask(at.max(self.now.plus_nanos(1)), Who::Agent(id.0));
+        }
+        let mut outgoing = core::mem::take(&mut self.outgoing);
+        self.packets += outgoing.len() as u64;
+        for packet in outgoing.drain(..) {
+            self.forward(node, packet);
+        }
+        self.outgoing = outgoing;
+    }
+
+    /// Puts a packet on the link towards its destination. Without a way it is lost.
+    fn forward(&mut self, at: NodeId, packet: Packet) {
+        let Some((to, _)) = self.agents.get(packet.to.0 as usize) else { return };
+        let Some(id) = self.network.next(at, *to) else { return };
+        debug_assert!(packet.wire_len() > 0);
+        // A full queue drops it, which the link has counted.
+        let _ = self.network.hop_mut(id).link.offer(self.now, packet);
+        self.ask_for_link(id);
+    }
+
+    fn ask_for_link(&mut self, id: LinkId) {
+        if let Some(at) = self.network.hop_mut(id).link.next_event() {
+            self.schedule.ask(at, Who::Link(id.0));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Both ends of a UDT connection in the simulator: the engine as it is, and an application that
+//! writes or reads all it can.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use bytes::Bytes;
+use farhaul_base::Time;
+use farhaul_engine::{Chunks, Config, ConnectionId, Endpoint, Mode, Stats, Transmit};
+use farhaul_wire::HEADER_LEN;
+
+use crate::packet::{Content, Packet};
+use crate::simulation::AgentId;
+
+/// What is sent: the same bytes again and again, by reference.
+static PAYLOAD: [u8; 1 << 20] = [0; 1 << 20];
+const PORT: u16 = 9000;
+
+/// One end.
+#[derive(Debug)]
+pub struct UdtAgent {
+    own: AgentId,
+    endpoint: Endpoint,
+    transmit: Transmit,
+    chunks: Chunks,
+    connection: Option<ConnectionId>,
+    role: Role,
+    /// Bytes that the application has read.
+    pub received: u64,
+}
+
+#[derive(Debug)]
+enum Role {
+    Sender {
+        peer: AgentId,
+        config: Box<Config>,
+        start: Time,
+        stop: Time,
+        /// Bytes still to be written; none: without end.
+        left: Option<u64>,
+    },
+    Receiver,
+}
+
+impl UdtAgent {
+    /// Sends to `peer` from `start` to `stop`, or so many bytes.
+    pub fn sender(
+        own: AgentId,
+        peer: AgentId,
+        config: Config,
+        (start, stop): (Time, Time),
+        bytes: Option<u64>,
+        seed: u64,
+    ) -> Self {
+        let role = Role::Sender { peer, config: Box::new(config), start, stop, left: bytes };
+        UdtAgent::new(own, role, seed)
+    }
+
+    /// Takes a connection and reads what comes.
+    ///
+    /// # Panics
+    ///
+    /// An option of `config` is out of range.
+    pub fn receiver(own: AgentId, config: Config, seed: u64) -> Self {
+        let mut agent = UdtAgent::new(own, Role::Receiver, seed);
+        agent.endpoint.listen(config, 1).expect("the scenario's options have been checked");
+        agent
+    }
+
+    fn new(own: AgentId, role: Role, seed: u64) -> Self {
+        UdtAgent {
+            own,
+            endpoint: Endpoint::new(Time::ZERO, seed),
+            transmit: Transmit::new(),
+            chunks: Chunks::default(),
+            connection: None,
+            role,
+            received: 0,
+        }
+    }
+
+    /// The connection's performance monitor, while there is one.
+    pub fn stats(&mut self, now: Time) -> Option<Stats> {
+        self.endpoint.update(self.connection?, |connection| connection.stats(now, false))
+    }
+
+    /// A datagram has arrived.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        from: AgentId,
+        header: &[u8; HEADER_LEN],
+        payload: &Bytes,
+    ) {
+        self.endpoint.handle_packet(now, address(from), header, payload);
+    }
+
+    /// Lets happen what is due, and hands what is to be sent to `send`. Returns when to come again.
+    pub fn turn(&mut self, now: Time, send: &mut dyn FnMut(Packet)) -> Option<Time> {
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        self.run_application(now);
+        while self.endpoint.poll_transmit(now, &mut self.transmit) {
+            let to = agent(self.transmit.to());
+            for (header, payload) in self.transmit.packets() {
+                send(Packet { from: self.own, to, content: Content::Udt { header, payload } });
+            }
+        }
+        // To write again is what an event leads to, and may lead to more to send.
+        let mut due = self.endpoint.poll_timeout();
+        if let Role::Sender { start, stop, .. } = self.role {
+            let next = if now < start { start } else { stop };
+            if next > now {
+                due = Some(due.map_or(next, |at| at.min(next)));
+            }
+        }
+        due
+    }
+
+    fn run_application(&mut self, now: Time) {
+        while let Some((id, _)) = self.endpoint.poll_event() {
+            self.connection.get_or_insert(id);
+        }
+        if self.connection.is_none() {
+            self.connection = match &self.role {
+                Role::Receiver => self.endpoint.accept(),
+                Role::Sender { start, .. } if now < *start => None,
+                Role::Sender { peer, config, .. } => {
+                    let config = (**config).clone();
+                    self.endpoint.connect(now, address(*peer), config).ok()
+                }
+            };
+        }
+        let Some(id) = self.connection else { return };
+        match &mut self.role {
+            Role::Receiver => {
+                let chunks = &mut self.chunks;
+                self.endpoint.update(id, |c| {
+                    if c.mode() == Mode::Stream && c.readable() {
+                        c.read(usize::MAX, chunks);
+                    }
+                });
+                self.received += self.chunks.len() as u64;
+                self.chunks = Chunks::default();
+            }
+            Role::Sender { stop, left, .. } => {
+                let (stop, left) = (*stop, left);
+                self.endpoint.update(id, |c| {
+                    if c.close_reason().is_some() {
+                        return;
+                    }
+                    while now < stop && *left != Some(0) && c.send_space() > 0 {
+                        let most = left.unwrap_or(u64::MAX).min(PAYLOAD.len() as u64) as usize;
+                        // Whole packets, so that none is filled up by copying.
+                        let whole = most / c.payload_size() * c.payload_size();
+                        let count = if whole > 0 { whole } else { most };
+                        if c.send_bytes(Bytes::from_static(&PAYLOAD[..count])).is_err() {
+                            break;
+                        }
+                        *left = left.map(|left| left - count as u64);
+                    }
+                    if now >= stop {
+                        c.abort(now);
+                    } else if *left == Some(0) {
+                        c.close(now);
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// The address that an agent is known by.
+fn address(agent: AgentId) -> SocketAddr {
+    let [_, b, c, d] = agent.0.to_be_bytes();
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, b, c, d)), PORT)
+}
+
+fn agent(address: SocketAddr) -> AgentId {
+    match address.ip() {
+        IpAddr::V4(ip) => AgentId(u32::from(ip) & 0x00ff_ffff),
+        IpAddr::V6(_) => AgentId(0),
+    }
+}
