@@ -38,7 +38,7 @@ fn main() {
     let wall = started.elapsed().as_secs_f64();
     let mut received = 0;
     for n in 0..flows as u32 {
-        let Agent::Udt(agent) = sim.agent_mut(AgentId(2 * n + 1));
+        let Agent::Udt(agent) = sim.agent_mut(AgentId(2 * n + 1)) else { continue };
         received += agent.received;
     }
     let data = sim.network().hops()[0].link.stats().passed;

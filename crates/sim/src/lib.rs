@@ -6,12 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+mod cbr;
 mod network;
 mod packet;
 mod schedule;
 mod simulation;
 mod udt;
 
+pub use cbr::{CbrSource, Counter, Phase};
 pub use network::{Hop, LinkId, Network, NodeId};
 pub use packet::{Content, Packet};
 pub use simulation::{Agent, AgentId, Simulation};

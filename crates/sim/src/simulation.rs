@@ -3,6 +3,7 @@
 use farhaul_base::Time;
 use farhaul_link::Packet as _;
 
+use crate::cbr::{CbrSource, Counter};
 use crate::network::{LinkId, Network, NodeId};
 use crate::packet::{Content, Packet};
 use crate::schedule::{Schedule, Who};
@@ -17,6 +18,10 @@ pub struct AgentId(pub u32);
 pub enum Agent {
     /// A UDT endpoint with an application.
     Udt(Box<UdtAgent>),
+    /// A source of constant bit rate.
+    Cbr(CbrSource),
+    /// Where such a source sends to.
+    Counter(Counter),
 }
 
 /// A network with its agents, and the time.
@@ -107,12 +112,17 @@ impl Simulation {
     }
 
     fn hand_over(&mut self, packet: Packet) {
-        let Agent::Udt(agent) = &mut self.agents[packet.to.0 as usize].1;
-        match &packet.content {
-            Content::Udt { header, payload } => {
+        match (&mut self.agents[packet.to.0 as usize].1, &packet.content) {
+            (Agent::Udt(agent), Content::Udt { header, payload }) => {
                 agent.receive(self.now, packet.from, header, payload);
             }
-            Content::Filler(_) => return,
+            (Agent::Counter(counter), Content::Filler(bytes)) => {
+                counter.bytes += u64::from(*bytes);
+                counter.packets += 1;
+                return;
+            }
+            // A packet of another protocol, of which a host that does not speak it knows nothing.
+            _ => return,
         }
         self.turn(packet.to);
     }
@@ -120,8 +130,12 @@ impl Simulation {
     fn turn(&mut self, id: AgentId) {
         let (node, agent) = &mut self.agents[id.0 as usize];
         let (node, outgoing) = (*node, &mut self.outgoing);
-        let Agent::Udt(agent) = agent;
-        let due = agent.turn(self.now, &mut |packet| outgoing.push(packet));
+        let mut send = |packet| outgoing.push(packet);
+        let due = match agent {
+            Agent::Udt(agent) => agent.turn(self.now, &mut send),
+            Agent::Cbr(source) => source.turn(self.now, &mut send),
+            Agent::Counter(_) => None,
+        };
         if let Some(at) = due {
             self.schedule.ask(at.max(self.now.plus_nanos(1)), Who::Agent(id.0));
         }
