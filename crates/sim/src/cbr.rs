@@ -65,7 +65,7 @@ impl CbrSource {
             let content = Content::Filler(self.packet_size);
             send(Packet { from: self.own, to: self.peer, content });
             let step = spacing + fraction;
-            at = at + Duration::from_nanos(step as u64);
+            at += Duration::from_nanos(step as u64);
             fraction = step.fract();
         }
         self.next = Some((at, fraction));

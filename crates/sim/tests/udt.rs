@@ -1,0 +1,53 @@
+//! UDT flows in the simulator.
+
+mod dumbbell;
+
+use dumbbell::{path, received, udt_flows};
+use farhaul_base::Time;
+
+#[test]
+fn one_flow_fills_its_link() {
+    for (rate, bits, rtt_ms) in [("10M", 10e6, 40), ("100M", 100e6, 10), ("1G", 1e9, 20)] {
+        let mut simulation = udt_flows(&path(rate, rtt_ms), 1, 1);
+        simulation.run_until(Time::from_secs(10));
+        let before = received(&mut simulation, 1)[0];
+        simulation.run_until(Time::from_secs(20));
+        let share = (received(&mut simulation, 1)[0] - before) as f64 * 8.0 / 10.0 / bits;
+        // 1456 of 1500 bytes are the most that an application can get: 97%.
+        assert!((0.88..0.972).contains(&share), "{rate}, {rtt_ms} ms: {share}");
+    }
+}
+
+#[test]
+fn flows_share_a_link() {
+    let mut simulation = udt_flows(&path("100M", 20), 4, 5);
+    simulation.run_until(Time::from_secs(20));
+    let before = received(&mut simulation, 4);
+    simulation.run_until(Time::from_secs(60));
+    let after = received(&mut simulation, 4);
+    let rates: Vec<f64> = after.iter().zip(&before).map(|(a, b)| (a - b) as f64).collect();
+    // Jain's index (gu05 §4.1).
+    let sum: f64 = rates.iter().sum();
+    let index = sum * sum / (4.0 * rates.iter().map(|r| r * r).sum::<f64>());
+    assert!(index > 0.95, "{index}: {rates:?}");
+}
+
+/// A run is a function of what it was given: nothing of it differs the second time, nor when it is
+/// stopped and looked at in between.
+#[test]
+fn runs_repeat() {
+    let run = |steps: u64| {
+        let mut noisy = path("50M", 30);
+        noisy.loss = "0.1%".parse().expect("a loss model");
+        let mut simulation = udt_flows(&noisy, 3, 9);
+        for step in 1..=steps {
+            simulation.run_until(Time::from_millis(6_000 * step / steps));
+        }
+        let links: Vec<_> = simulation.network().hops().iter().map(|h| h.link.stats()).collect();
+        let received = received(&mut simulation, 3);
+        (simulation.packets(), simulation.events(), links, received)
+    };
+    let once = run(1);
+    assert_eq!(run(1), once);
+    assert_eq!(run(17), once);
+}
