@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use farhaul::{Endpoint, Law, Options};
+use farhaul::{BufferSizes, Endpoint, Law, Options};
 
 use crate::exit::{Failed, Usage};
 use crate::units;
@@ -141,21 +141,36 @@ pub(crate) fn check_peer(peer: SocketAddr, bind: Option<SocketAddr>) -> Result<(
 
 /// Says once, where it matters, that the kernel grants only small buffers.
 pub fn report_kernel_buffers(endpoint: &Endpoint) {
-    let buffers = endpoint.kernel_buffers();
-    // A quarter of what is asked for is plenty on any path that this program was seen to fill.
-    if buffers.limited && buffers.receive < (2 << 20) {
-        eprintln!(
-            "farhaul: the kernel grants a receive buffer of {} only; bursts are kept short. \
+    if let Some(report) = small_buffers(endpoint.kernel_buffers()) {
+        eprintln!("farhaul: {report}");
+    }
+}
+
+/// What to say of buffers that are too small; a quarter of what is asked for is plenty on any path
+/// that this program was seen to fill.
+fn small_buffers(buffers: BufferSizes) -> Option<String> {
+    (buffers.limited && buffers.receive < (2 << 20)).then(|| {
+        format!(
+            "the kernel grants a receive buffer of {} only; bursts are kept short. \
              Raise it with: sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608",
             units::show_size(buffers.receive as u64)
-        );
-    }
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::exit;
+
+    #[test]
+    fn small_kernel_buffers_are_told() {
+        let of = |receive, limited| small_buffers(BufferSizes { receive, send: 1 << 20, limited });
+        let told = of(425_984, true).expect("the default of most systems is small");
+        assert!(told.contains("rmem_max") && told.contains("42"), "{told}");
+        assert_eq!(of(4 << 20, true), None, "less than asked for, but enough");
+        assert_eq!(of(1 << 20, false), None, "as asked for");
+    }
 
     #[test]
     fn addresses_have_short_forms() {
