@@ -19,7 +19,7 @@ use clap::Args;
 use farhaul::Law;
 use farhaul_link::LinkConfig;
 
-use crate::exit::{Failed, Usage};
+use crate::exit::{self, Failed, Usage};
 use crate::output;
 use crate::units::{self, show_size};
 use crate::wan::PathArgs;
@@ -112,9 +112,7 @@ pub fn run(args: &DemoArgs) -> Result<()> {
     let stop = Stop::on_interrupt();
     let report = match demonstrate(args, &stop) {
         // Whatever failed, failed because of that.
-        Err(_) if stop.is_set() => {
-            return Err(Failed { code: 130, message: "interrupted".into() }.into());
-        }
+        Err(_) if stop.is_set() => return Err(exit::interrupted().into()),
         done => done?,
     };
     output::emit(args.json, &report, Report::print)?;

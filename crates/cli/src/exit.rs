@@ -36,6 +36,14 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
+/// The exit code of what the user has interrupted.
+pub const INTERRUPTED: u8 = 130;
+
+/// What the user has interrupted has failed because of that.
+pub fn interrupted() -> Failed {
+    Failed { code: INTERRUPTED, message: "interrupted".into() }
+}
+
 /// The exit code for `error`.
 pub fn code(error: &anyhow::Error) -> u8 {
     error.chain().find_map(known).unwrap_or(1)

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
+use crate::exit::INTERRUPTED;
+
 type Action = Box<dyn Fn() + Send>;
 
 static ACTIONS: Mutex<Vec<Action>> = Mutex::new(Vec::new());
@@ -18,8 +20,7 @@ impl Waiting {
         let waiting = Waiting(Arc::clone(&waits));
         on_interrupt(move || {
             if waits.load(Ordering::SeqCst) {
-                eprintln!("farhaul: interrupted");
-                std::process::exit(130);
+                end();
             }
         });
         waiting
@@ -32,6 +33,12 @@ impl Drop for Waiting {
     }
 }
 
+/// Says that the user has interrupted, and ends the process.
+pub fn end() -> ! {
+    eprintln!("farhaul: interrupted");
+    std::process::exit(INTERRUPTED.into());
+}
+
 /// Has `action` done when the user interrupts. With none, the signal ends the process as usual.
 /// A second interruption ends the process whatever the actions do.
 pub fn on_interrupt(action: impl Fn() + Send + 'static) {
@@ -40,7 +47,7 @@ pub fn on_interrupt(action: impl Fn() + Send + 'static) {
         let mut interrupted = false;
         let installed = ctrlc::set_handler(move || {
             if interrupted {
-                std::process::exit(130);
+                std::process::exit(INTERRUPTED.into());
             }
             interrupted = true;
             for action in ACTIONS.lock().unwrap_or_else(PoisonError::into_inner).iter() {

@@ -14,7 +14,7 @@ use clap::Args;
 use farhaul::{CloseReason, Connection, Endpoint, MessageOptions, Mode};
 use serde::Serialize;
 
-use crate::interrupt::{Waiting, on_interrupt};
+use crate::interrupt::{self, Waiting, on_interrupt};
 use crate::transport::{TransportArgs, check_peer, report_kernel_buffers, resolve};
 use crate::{output, units};
 
@@ -104,8 +104,7 @@ pub fn run(args: &PipeArgs) -> Result<()> {
     if interrupted.load(Ordering::Relaxed) {
         // Returns when the peer knows, or has been told often enough.
         connection.close().ok();
-        eprintln!("farhaul: interrupted");
-        std::process::exit(130);
+        interrupt::end();
     }
     let reason = connection.close_reason();
     let stats = connection.stats(false).ok();

@@ -17,7 +17,7 @@ use farhaul_mover::{
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::exit::{Failed, Usage, describe};
+use crate::exit::{Failed, INTERRUPTED, Usage, describe};
 use crate::greeting::GreetingArgs;
 use crate::interrupt::{self, Waiting};
 use crate::output;
@@ -297,7 +297,7 @@ impl Running {
             while !running.lock().1.is_empty() && Instant::now() < patience {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            std::process::exit(130);
+            std::process::exit(INTERRUPTED.into());
         });
     }
 }

@@ -13,6 +13,8 @@ use crate::receive::ReorderTolerance;
 const IPV4_UDP_HEADERS: u32 = 28;
 /// Bytes that an IPv6 header is longer by.
 const IPV6_EXTRA: u32 = 20;
+/// The lowest limit of the sending rate, bits/s.
+pub const MIN_BANDWIDTH: u64 = 8_000;
 /// Share of the receive memory that packets may take; the rest is for buffers held in part.
 const RECEIVE_SHARE: usize = 2;
 
@@ -119,7 +121,7 @@ impl Config {
             ("flow_window", u64::from(self.flow_window.unwrap_or(32)), 32, 1 << 24),
             ("send_memory", self.send_memory as u64, 64 << 10, 1 << 40),
             ("receive_memory", self.receive_memory as u64, 128 << 10, 1 << 40),
-            ("max_bandwidth", self.max_bandwidth.unwrap_or(8_000), 8_000, u64::MAX),
+            ("max_bandwidth", self.max_bandwidth.unwrap_or(u64::MAX), MIN_BANDWIDTH, u64::MAX),
             ("burst_room", u64::from(self.burst_room), 2, 1 << 24),
             ("max_segments", u64::from(self.max_segments), 1, 64),
             ("peer_timeout in ms", self.peer_timeout.as_millis() as u64, 100, u64::MAX),

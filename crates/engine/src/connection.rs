@@ -17,7 +17,7 @@ use farhaul_wire::{HEADER_LEN, Seq};
 use self::doubts::Doubts;
 use self::governor::DeliveryRate;
 use self::outgoing::Outbox;
-use crate::config::{Config, Mode, payload_size};
+use crate::config::{Config, MIN_BANDWIDTH, Mode, payload_size};
 use crate::frames::Frames;
 use crate::handshake::Agreement;
 use crate::receive::{Chunks, ReceiveHalf};
@@ -299,14 +299,20 @@ impl Connection {
         }
     }
 
-    /// Appends `data` to the stream, by reference. All of it is taken if there is any room, so
-    /// that the buffer may exceed its size by one call's data.
-    pub fn send_bytes(&mut self, data: Bytes) -> Result<(), SendError> {
-        self.check_sendable(Mode::Stream)?;
+    /// Whether the stream has room for more.
+    fn check_room(&mut self) -> Result<(), SendError> {
         if self.send_space() == 0 {
             self.was_full = true;
             return Err(SendError::Full);
         }
+        Ok(())
+    }
+
+    /// Appends `data` to the stream, by reference. All of it is taken if there is any room, so
+    /// that the buffer may exceed its size by one call's data.
+    pub fn send_bytes(&mut self, data: Bytes) -> Result<(), SendError> {
+        self.check_sendable(Mode::Stream)?;
+        self.check_room()?;
         self.send.append(data);
         Ok(())
     }
@@ -318,10 +324,7 @@ impl Connection {
         if frames.as_ref().is_some_and(|f| f.payload_size != self.payload_size()) {
             return Err(SendError::PayloadSize(self.payload_size()));
         }
-        if self.send_space() == 0 {
-            self.was_full = true;
-            return Err(SendError::Full);
-        }
+        self.check_room()?;
         if let Some(frames) = frames.take() {
             self.send.buffer.append_frames(frames);
         }
@@ -400,10 +403,11 @@ impl Connection {
         self.outbox.error = Some(code);
     }
 
-    /// Limits the sending rate, bits/s with all headers.
+    /// Limits the sending rate, bits/s with all headers; less than 8000 counts as that.
     pub fn set_max_bandwidth(&mut self, bits_per_second: Option<u64>) {
         let bits = f64::from(self.agreement.wire_mss) * 8.0;
-        let period = bits_per_second.map_or(0.0, |rate| bits * 1e9 / rate.max(1) as f64);
+        let period =
+            bits_per_second.map_or(0.0, |rate| bits * 1e9 / rate.max(MIN_BANDWIDTH) as f64);
         self.send.pacer.set_min_period_ns(period);
     }
 

@@ -258,9 +258,7 @@ impl Endpoint {
         segment: usize,
         retain: bool,
     ) {
-        if now - self.shared_at >= SHARE_EVERY {
-            self.share_room(now);
-        }
+        self.share_room(now);
         let segment = segment.max(1);
         let mut start = 0;
         while start < bytes.len() {
@@ -296,6 +294,7 @@ impl Endpoint {
         header: &[u8; HEADER_LEN],
         payload: &Bytes,
     ) {
+        self.share_room(now);
         if let Ok(Packet::Data(data, _)) = Packet::parse(header)
             && let Some(connection) = self.open_mut(data.dest)
             && connection.peer() == from
@@ -309,8 +308,12 @@ impl Endpoint {
         }
     }
 
-    /// What the host can take at once is for all connections that receive.
+    /// What the host can take at once is for all connections that receive, which are counted now and
+    /// then.
     fn share_room(&mut self, now: Time) {
+        if now - self.shared_at < SHARE_EVERY {
+            return;
+        }
         self.shared_at = now;
         let open = self.sockets.values_mut().filter_map(Socket::open_mut);
         let shares = open.map(|connection| u32::from(connection.has_received())).sum();

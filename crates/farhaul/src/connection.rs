@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{closed_error, end_of_input, send_error};
 use crate::options::Options;
 use crate::pool::BLOCK;
-use crate::port::{PortHandle, State};
+use crate::port::{PortHandle, State, lock};
 use crate::waiting::{Hooks, Signal};
 
 /// Received data is taken from the engine in pieces of about this size.
@@ -153,8 +153,7 @@ impl Connection {
     /// Limits the sending rate, bits/s with headers, 8000 and up (less counts as 8000); none: no
     /// limit.
     pub fn set_max_bandwidth(&self, bits_per_second: Option<u64>) {
-        let least = |rate: u64| rate.max(8000);
-        self.inner.update(|_, c| c.set_max_bandwidth(bits_per_second.map(least)));
+        self.inner.update(|_, c| c.set_max_bandwidth(bits_per_second));
     }
 
     /// Replaces the congestion control law.
@@ -341,14 +340,15 @@ impl Inner {
     }
 
     /// Copies the beginning of `buf`, at most a block of it, in whole packets where there are many,
-    /// so that consecutive writes make full ones. `tail_room`: bytes that complete the packet that
-    /// the last write left.
-    pub fn copy_in(&self, buf: &[u8], tail_room: usize) -> (Written, usize) {
+    /// so that consecutive writes make full ones. Returns also how much was copied.
+    pub fn copy_in(&self, buf: &[u8]) -> (Written, usize) {
         let payload = self.payload_size;
         if buf.len() < BLOCK / 2 || Frames::fitting(payload, BLOCK) < 2 {
             let count = buf.len().min(BLOCK);
             return (Written::Bytes(Bytes::copy_from_slice(&buf[..count])), count);
         }
+        // Bytes that complete the packet that the last write left.
+        let tail_room = self.port.lock().endpoint.connection(self.id).map_or(0, |c| c.tail_room());
         if tail_room > 0 {
             return (Written::Bytes(Bytes::copy_from_slice(&buf[..tail_room])), tail_room);
         }
@@ -492,9 +492,7 @@ impl Write for &Connection {
             return Ok(0);
         }
         let inner = &self.inner;
-        let tail_room =
-            inner.port.lock().endpoint.connection(inner.id).map_or(0, |c| c.tail_room());
-        let (mut written, count) = inner.copy_in(buf, tail_room);
+        let (mut written, count) = inner.copy_in(buf);
         inner.send_when_room(inner.write_deadline(), |_, c| written.send(c))?;
         Ok(count)
     }
@@ -519,8 +517,4 @@ impl Write for Connection {
     fn flush(&mut self) -> io::Result<()> {
         (&*self).flush()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -63,16 +63,17 @@ impl Options {
         self
     }
 
-    /// Most bytes that received data may take until it is read, 128 KiB to 1 TiB; default 512 MiB, half
-    /// of it for the data itself. What is not needed is not used. Below 1 MiB throughput falls with it
-    /// even on short paths.
+    /// Most bytes that received data may take until it is read, 128 KiB to 1 TiB; default 512 MiB,
+    /// half of it for the data itself. What is not needed is not used. Below 1 MiB throughput falls
+    /// with it even on short paths.
     pub fn receive_memory(mut self, bytes: usize) -> Self {
         self.config.receive_memory = bytes;
         self
     }
 
-    /// Kernel buffers of the UDP socket, bytes, up to 1 GiB; default 8 MiB to receive and 4 MiB to send. Without
-    /// privileges the kernel grants at most `net.core.rmem_max` and `wmem_max`; see
+    /// Kernel buffers of the UDP socket, bytes, up to 1 GiB (more counts as that); default 8 MiB to
+    /// receive and 4 MiB to send. Without privileges the kernel grants at most `net.core.rmem_max`
+    /// and `wmem_max`; see
     /// [`Endpoint::kernel_buffers`](crate::Endpoint::kernel_buffers).
     pub fn kernel_buffers(mut self, receive: usize, send: usize) -> Self {
         self.udp.receive_buffer = receive.min(MAX_KERNEL_BUFFER);

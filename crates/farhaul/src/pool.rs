@@ -1,8 +1,10 @@
 //! Blocks of memory that come back when the last reference to their contents goes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+
+use crate::port::lock;
 
 /// A block: the largest receive-offload buffer, and a full send call.
 pub const BLOCK: usize = farhaul_udp::RECEIVE_SLOT;
@@ -18,7 +20,7 @@ pub struct Pool {
 impl Pool {
     /// A block whose contents are anything.
     pub fn take(&self) -> Block {
-        let data = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let data = lock(&self.free).pop();
         let data = data.unwrap_or_else(|| vec![0; BLOCK].into_boxed_slice());
         Block { len: data.len(), data, pool: self.clone() }
     }
@@ -61,7 +63,7 @@ impl AsMut<[u8]> for Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let data = core::mem::take(&mut self.data);
-        let mut free = self.pool.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = lock(&self.pool.free);
         if free.len() < MAX_FREE {
             free.push(data);
         }

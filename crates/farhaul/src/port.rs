@@ -374,9 +374,7 @@ impl Port {
             calls = if drained { 0 } else { (calls + 1) % CALLS_BEFORE_NOTICE };
             let mut state = self.lock();
             let now = self.now();
-            if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-                state.endpoint.handle_timeout(now);
-            }
+            state.endpoint.handle_timeout(now);
             state.dispatch(calls == 0, None);
             release(state);
             let turn = self.transmit();

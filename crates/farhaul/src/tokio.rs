@@ -369,9 +369,7 @@ impl AsyncWrite for Connection {
             return Poll::Ready(Ok(0));
         }
         let inner = &self.blocking.inner;
-        let tail_room =
-            inner.port.lock().endpoint.connection(inner.id).map_or(0, |c| c.tail_room());
-        let (mut written, count) = inner.copy_in(buf, tail_room);
+        let (mut written, count) = inner.copy_in(buf);
         self.poll_send(cx, self.writer, |_, c| written.send(c)).map_ok(|()| count)
     }
 

@@ -96,9 +96,7 @@ impl UdtAgent {
 
     /// Lets happen what is due, and hands what is to be sent to `send`. Returns when to come again.
     pub fn turn(&mut self, now: Time, send: &mut dyn FnMut(Packet)) -> Option<Time> {
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
-        }
+        self.endpoint.handle_timeout(now);
         self.run_application(now);
         while self.endpoint.poll_transmit(now, &mut self.transmit) {
             let to = agent(self.transmit.to());
@@ -106,7 +104,6 @@ impl UdtAgent {
                 send(Packet { from: self.own, to, content: Content::Udt { header, payload } });
             }
         }
-        // To write again is what an event leads to, and may lead to more to send.
         let mut due = self.endpoint.poll_timeout();
         if let Role::Sender { start, stop, .. } = self.role {
             let next = if now < start { start } else { stop };

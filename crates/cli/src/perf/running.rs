@@ -6,11 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::Result;
 
 use super::channel::Channel;
-use crate::exit::Failed;
-use crate::interrupt::on_interrupt;
-
-/// The exit code of what the user has interrupted.
-const INTERRUPTED: u8 = 130;
+use crate::exit;
+use crate::interrupt::{self, on_interrupt};
 
 /// The test that is running. Clones are the same.
 #[derive(Clone, Default)]
@@ -32,8 +29,7 @@ impl Running {
             this.0.interrupted.store(true, Ordering::SeqCst);
             let channels = this.channels();
             if channels.is_empty() {
-                eprintln!("farhaul: interrupted");
-                std::process::exit(INTERRUPTED.into());
+                interrupt::end();
             }
             channels.iter().for_each(Channel::abort);
         });
@@ -54,7 +50,7 @@ impl Running {
     /// If the test has been interrupted.
     pub fn check(&self) -> Result<()> {
         match self.is_interrupted() {
-            true => Err(Failed { code: INTERRUPTED, message: "interrupted".into() }.into()),
+            true => Err(exit::interrupted().into()),
             false => Ok(()),
         }
     }

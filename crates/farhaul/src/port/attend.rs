@@ -78,9 +78,7 @@ impl Port {
         self.attended_at.store(now.as_nanos().max(1), Ordering::Relaxed);
         receiver.receive(self);
         let mut state = self.lock();
-        if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            state.endpoint.handle_timeout(now);
-        }
+        state.endpoint.handle_timeout(now);
         let others = state.dispatch(true, Some(own));
         let failed = state.check().is_err();
         release(state);
