@@ -173,8 +173,18 @@ fn longest_period_ns(view: &View) -> f64 {
 /// gu05 eq. 2-1: packets to add per SYN when `available` bits/s are free, for packets of `mss`
 /// bytes. Ten times the free bandwidth, ten times the increase.
 fn increase_per_syn(available: f64, mss: u32) -> f64 {
-    let step = if available > 0.0 { 10f64.powf(available.log10().ceil() - 9.0) } else { 0.0 };
+    let step = if available > 0.0 { power_of_ten_above(available) / 1e9 } else { 0.0 };
     step.max(MIN_INCREASE) * 1500.0 / f64::from(mss.max(1))
+}
+
+/// The least power of ten, from 1 on, that is not below `x`. By multiplication, exact up to 10^22:
+/// a library's logarithm may differ from machine to machine.
+pub(crate) fn power_of_ten_above(x: f64) -> f64 {
+    let mut power = 1.0;
+    while power < x && power < 1e22 {
+        power *= 10.0;
+    }
+    power
 }
 
 impl Law for Udt {

@@ -3,6 +3,7 @@
 use farhaul_base::{Rng, Time};
 use farhaul_wire::{LossRange, Seq};
 
+use crate::udt::power_of_ten_above;
 use crate::{Knobs, Law, LawInfo, SYN, View};
 
 /// Smallest increase, packets per SYN: fifteen times the dissertation's at an MSS of 1500.
@@ -84,8 +85,7 @@ impl Udt4 {
             return MIN_INCREASE;
         }
         let mss = f64::from(view.mss);
-        let decade = (available * mss * 8.0).log10().ceil();
-        (10f64.powf(decade) * 1.5e-6 / mss).max(MIN_INCREASE)
+        (power_of_ten_above(available * mss * 8.0) * 1.5e-6 / mss).max(MIN_INCREASE)
     }
 }
 

@@ -30,6 +30,8 @@ pub struct CbrSource {
     /// When the next packet is due, with fractions of a nanosecond, so that no rate drifts.
     next: Option<(Time, f64)>,
     phase: usize,
+    /// Packets sent.
+    pub sent: u64,
 }
 
 impl CbrSource {
@@ -41,7 +43,7 @@ impl CbrSource {
         phases: Vec<Phase>,
         stop: Time,
     ) -> Self {
-        CbrSource { own, peer, packet_size, phases, stop, next: None, phase: 0 }
+        CbrSource { own, peer, packet_size, phases, stop, next: None, phase: 0, sent: 0 }
     }
 
     /// Sends what is due; returns when to come again.
@@ -63,6 +65,7 @@ impl CbrSource {
         let (mut at, mut fraction) = self.next.unwrap_or((phase.start, 0.0));
         while at <= now {
             let content = Content::Filler(self.packet_size);
+            self.sent += 1;
             send(Packet { from: self.own, to: self.peer, content });
             let step = spacing + fraction;
             at += Duration::from_nanos(step as u64);

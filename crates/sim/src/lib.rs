@@ -6,9 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+mod build;
 mod cbr;
+pub mod indices;
 mod network;
 mod packet;
+mod report;
+mod run;
+mod scenario;
 mod schedule;
 mod simulation;
 mod udt;
@@ -16,5 +21,10 @@ mod udt;
 pub use cbr::{CbrSource, Counter, Phase};
 pub use network::{Hop, LinkId, Network, NodeId};
 pub use packet::{Content, Packet};
-pub use simulation::{Agent, AgentId, Simulation};
+pub use report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, Transfers};
+pub use run::Run;
+pub use scenario::{
+    FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario, TcpSpec,
+};
+pub use simulation::{Agent, AgentId, Sent, Simulation};
 pub use udt::UdtAgent;

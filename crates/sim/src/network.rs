@@ -71,15 +71,15 @@ impl Network {
         *self.routes.get(at.0 as usize)?.get(to.0 as usize)?
     }
 
-    /// The propagation delays from `from` to `to` together; none if there is no way.
-    pub fn delay(&self, from: NodeId, to: NodeId) -> Option<Duration> {
-        let (mut at, mut sum) = (from, Duration::ZERO);
+    /// The links from `from` to `to`; none if there is no way.
+    pub fn path(&self, from: NodeId, to: NodeId) -> Option<Vec<LinkId>> {
+        let (mut at, mut links) = (from, Vec::new());
         while at != to {
-            let hop = &self.hops[self.next(at, to)?.0 as usize];
-            sum += hop.link.config().delay;
-            at = hop.to;
+            let link = self.next(at, to)?;
+            links.push(link);
+            at = self.hops[link.0 as usize].to;
         }
-        Some(sum)
+        Some(links)
     }
 
     /// Finds the ways: of least propagation delay, then of fewest links, then by the numbers of the
@@ -138,7 +138,8 @@ mod tests {
         assert_eq!(net.next(n[0], n[2]), Some(a));
         assert_eq!(net.next(n[0], n[3]), Some(a));
         assert_eq!(net.next(n[1], n[3]), Some(b));
-        assert_eq!(net.delay(n[0], n[3]), Some(Duration::from_millis(8)));
+        assert_eq!(net.path(n[0], n[3]).map(|links| links.len()), Some(3));
+        assert_eq!(net.path(n[3], n[0]), None);
         assert_eq!((net.next(n[3], n[0]), net.next(n[0], n[4])), (None, None));
         assert_ne!(slow, twin);
     }

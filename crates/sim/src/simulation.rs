@@ -1,6 +1,9 @@
 //! The course of a simulation: agents on the nodes of a network, in virtual time.
 
+use core::time::Duration;
+
 use farhaul_base::Time;
+use farhaul_link::LinkStats;
 
 use crate::cbr::{CbrSource, Counter};
 use crate::network::{LinkId, Network, NodeId};
@@ -21,6 +24,19 @@ pub enum Agent {
     Cbr(CbrSource),
     /// Where such a source sends to.
     Counter(Counter),
+}
+
+/// What a sender has sent, from its own point of view.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sent {
+    /// Data packets, retransmissions included.
+    pub packets: u64,
+    /// Data packets that were found to be lost.
+    pub lost: u64,
+    /// Data packets sent again.
+    pub retransmitted: u64,
+    /// Smoothed round-trip time; none before the first measurement.
+    pub rtt: Option<Duration>,
 }
 
 /// A network with its agents, and the time.
@@ -75,6 +91,18 @@ impl Simulation {
     /// The network.
     pub fn network(&self) -> &Network {
         &self.network
+    }
+
+    /// The counters of a link, as of now.
+    pub fn link_stats(&mut self, id: LinkId) -> LinkStats {
+        let link = &mut self.network.hop_mut(id).link;
+        link.advance(self.now);
+        link.stats()
+    }
+
+    /// An agent.
+    pub fn agent(&self, id: AgentId) -> &Agent {
+        &self.agents[id.0 as usize].1
     }
 
     /// An agent.

@@ -9,7 +9,7 @@ use farhaul_engine::{Chunks, Config, ConnectionId, Endpoint, Mode, Stats, Transm
 use farhaul_wire::HEADER_LEN;
 
 use crate::packet::{Content, Packet};
-use crate::simulation::AgentId;
+use crate::simulation::{AgentId, Sent};
 
 /// What is sent: the same bytes again and again, by reference.
 static PAYLOAD: [u8; 1 << 20] = [0; 1 << 20];
@@ -26,6 +26,8 @@ pub struct UdtAgent {
     role: Role,
     /// Bytes that the application has read.
     pub received: u64,
+    /// As of when it was asked for last: the connection may be gone.
+    sent: Sent,
 }
 
 #[derive(Debug)]
@@ -75,12 +77,27 @@ impl UdtAgent {
             connection: None,
             role,
             received: 0,
+            sent: Sent::default(),
         }
     }
 
     /// The connection's performance monitor, while there is one.
     pub fn stats(&mut self, now: Time) -> Option<Stats> {
         self.endpoint.update(self.connection?, |connection| connection.stats(now, false))
+    }
+
+    /// What the sender has sent so far.
+    pub fn sent(&mut self, now: Time) -> Sent {
+        if let Some(Stats { total, instant, .. }) = self.stats(now) {
+            let counters = total.counters;
+            self.sent = Sent {
+                packets: counters.packets_sent,
+                lost: counters.send_lost,
+                retransmitted: counters.packets_retransmitted,
+                rtt: instant.rtt_min.map(|_| instant.rtt),
+            };
+        }
+        self.sent
     }
 
     /// A datagram has arrived.

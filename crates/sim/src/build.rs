@@ -1,0 +1,127 @@
+//! From a scenario to a simulation.
+
+use core::time::Duration;
+
+use farhaul_base::{Rng, Time};
+use farhaul_link::{LinkConfig, QueueConfig};
+
+use crate::cbr::{CbrSource, Counter, Phase};
+use crate::network::{LinkId, Network, NodeId};
+use crate::scenario::{FlowSpec, Protocol, Scenario};
+use crate::simulation::{Agent, AgentId, Simulation};
+use crate::udt::UdtAgent;
+
+/// The agents of flow n are the sender 2n and the receiver 2n + 1.
+pub(crate) fn sender(flow: usize) -> AgentId {
+    AgentId(2 * flow as u32)
+}
+
+/// See [`sender`].
+pub(crate) fn receiver(flow: usize) -> AgentId {
+    AgentId(2 * flow as u32 + 1)
+}
+
+impl Scenario {
+    /// A simulation at time zero.
+    pub(crate) fn build(&self) -> Simulation {
+        let mut seeds = Rng::new(self.seed);
+        let round_trips = self.round_trips();
+        let mut network = self.network(|index| {
+            let spec = &self.links[index];
+            // Read before with another round trip, so that it can be read.
+            let queue = QueueConfig::parse(&spec.queue, round_trips[index]);
+            LinkConfig { queue: queue.unwrap_or_default(), ..spec.config.clone() }
+        }, || seeds.next_u64());
+        let agents = (0..self.flows.len()).flat_map(|number| {
+            let flow = &self.flows[number];
+            let [from, to] = self.agents(number, flow, &mut seeds);
+            [(NodeId(flow.from as u32), from), (NodeId(flow.to as u32), to)]
+        });
+        let agents = agents.collect();
+        network.route();
+        Simulation::new(network, agents)
+    }
+
+    /// The flows for which there is no way, or none back.
+    pub(crate) fn unreachable(&self) -> Vec<usize> {
+        let network = self.bare_network();
+        let unreachable = |flow: &FlowSpec| {
+            let (from, to) = (NodeId(flow.from as u32), NodeId(flow.to as u32));
+            network.path(from, to).is_none() || network.path(to, from).is_none()
+        };
+        (0..self.flows.len()).filter(|n| unreachable(&self.flows[*n])).collect()
+    }
+
+    /// For each link the longest round trip, by propagation, of the flows that take it in either
+    /// direction; where there are none, that of the link itself.
+    fn round_trips(&self) -> Vec<Duration> {
+        let network = self.bare_network();
+        let mut longest: Vec<Option<Duration>> = vec![None; self.links.len()];
+        for flow in &self.flows {
+            let (from, to) = (NodeId(flow.from as u32), NodeId(flow.to as u32));
+            let (Some(there), Some(back)) = (network.path(from, to), network.path(to, from)) else {
+                continue;
+            };
+            let links = || there.iter().chain(&back).map(|id| id.0 as usize);
+            let delay = links().map(|index| self.links[index].config.delay).sum();
+            for index in links() {
+                longest[index] = longest[index].max(Some(delay));
+            }
+        }
+        let alone = |index: usize| self.links[index].config.delay * 2;
+        longest.iter().enumerate().map(|(n, found)| found.unwrap_or_else(|| alone(n))).collect()
+    }
+
+    /// The topology, good for finding ways.
+    fn bare_network(&self) -> Network {
+        let delay = |index: usize| self.links[index].config.delay;
+        let config = |index| LinkConfig { delay: delay(index), ..LinkConfig::default() };
+        let mut network = self.network(config, || 0);
+        network.route();
+        network
+    }
+
+    fn network(
+        &self,
+        config: impl Fn(usize) -> LinkConfig,
+        mut seed: impl FnMut() -> u64,
+    ) -> Network {
+        let mut network = Network::new();
+        for _ in &self.nodes {
+            network.node();
+        }
+        for (index, link) in self.links.iter().enumerate() {
+            let (from, to) = (NodeId(link.from as u32), NodeId(link.to as u32));
+            let id = network.link(from, to, config(index), seed());
+            debug_assert_eq!(id, LinkId(index as u32));
+        }
+        network
+    }
+
+    /// Sender and receiver of a flow.
+    fn agents(&self, number: usize, flow: &FlowSpec, seeds: &mut Rng) -> [Agent; 2] {
+        let (from, to) = (sender(number), receiver(number));
+        let start = Time::ZERO + flow.start;
+        let stop = flow.stop.map_or(Time::MAX, |stop| Time::ZERO + stop);
+        match &flow.protocol {
+            Protocol::Udt(config) => {
+                let config = (**config).clone();
+                let bytes = flow.bytes;
+                let span = (start, stop);
+                let sender =
+                    UdtAgent::sender(from, to, config.clone(), span, bytes, seeds.next_u64());
+                let receiver = UdtAgent::receiver(to, config, seeds.next_u64());
+                [Agent::Udt(Box::new(sender)), Agent::Udt(Box::new(receiver))]
+            }
+            Protocol::Tcp(_) | Protocol::TcpArrivals { .. } => todo!("until tcp is merged"),
+            Protocol::Cbr { packet_size, phases } => {
+                let phases = phases
+                    .iter()
+                    .map(|(at, rate)| Phase { start: start + *at, rate: *rate })
+                    .collect();
+                let source = CbrSource::new(from, to, *packet_size, phases, stop);
+                [Agent::Cbr(source), Agent::Counter(Counter::default())]
+            }
+        }
+    }
+}

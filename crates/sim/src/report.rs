@@ -1,0 +1,139 @@
+//! What a run has measured.
+
+use serde::Serialize;
+
+/// Everything that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The scenario's title.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub title: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// Simulated time, seconds.
+    pub duration_s: f64,
+    /// From one sample of the series to the next, seconds.
+    pub sample_s: f64,
+    /// Where averages and indices were taken, seconds.
+    pub measured_s: (f64, f64),
+    /// The flows in the order of the scenario.
+    pub flows: Vec<FlowReport>,
+    /// The links in the order of the scenario, each direction on its own.
+    pub links: Vec<LinkReport>,
+    /// The dissertation's indices.
+    pub indices: Indices,
+    /// Turns that links and agents had.
+    pub events: u64,
+    /// Packets that agents sent, of any kind.
+    pub packets: u64,
+    /// Wall time that it took, seconds; the only thing that differs from run to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_seconds: Option<f64>,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// Its name.
+    pub name: String,
+    /// `udt`, `tcp-reno`, `cbr`, …
+    pub protocol: String,
+    /// Its law with its parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cc: Option<String>,
+    /// When it began, seconds.
+    pub start_s: f64,
+    /// When it was cut off or had delivered everything, seconds; else the end of the run.
+    pub stop_s: f64,
+    /// Payload bytes that have reached the receiving application in the whole run.
+    pub bytes: u64,
+    /// Payload delivered while measuring, bits/s.
+    pub throughput_bps: f64,
+    /// The same counted in whole packets with all headers, as the dissertation counts.
+    pub packet_throughput_bps: f64,
+    /// Share of the data packets sent that were lost, in the whole run, as the sender knows it.
+    pub loss_rate: f64,
+    /// Data packets sent in the whole run, retransmissions included.
+    pub packets_sent: u64,
+    /// Of these, retransmissions.
+    pub retransmitted: u64,
+    /// The sender's smoothed round-trip time at the samples, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<Spread>,
+    /// Short transfers, of a flow that consists of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<Transfers>,
+    /// Payload delivered in each sample interval, bits/s.
+    pub series: Vec<f64>,
+}
+
+/// Short transfers that arrived over time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Transfers {
+    /// That began.
+    pub started: u64,
+    /// That ended.
+    pub completed: u64,
+    /// Mean time that these took, seconds.
+    pub mean_s: f64,
+}
+
+/// Smallest, mean and largest of some values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Smallest.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkReport {
+    /// Its name.
+    pub name: String,
+    /// Share of its capacity that was used while measuring; none for a link without a rate.
+    pub utilisation: Option<f64>,
+    /// Packets lost for any reason, in the whole run.
+    pub drops: u64,
+    /// Of these, dropped by a full queue.
+    pub drops_queue: u64,
+    /// Packets in the queue while measuring, the one in transmission included.
+    pub queue: Queue,
+    /// Packets in the queue at each sample.
+    pub queue_series: Vec<u64>,
+}
+
+/// Fill of a queue, packets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Queue {
+    /// Over time.
+    pub mean: f64,
+    /// In the whole run.
+    pub max: u64,
+}
+
+/// The indices of gu05 chapter 4, from the throughputs of all flows that are not of constant rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Indices {
+    /// All throughputs together, bits/s.
+    pub efficiency_bps: f64,
+    /// Jain's fairness index.
+    pub jain: Option<f64>,
+    /// Mean over the flows of their samples' deviation over the mean.
+    pub stability: Option<f64>,
+    /// TCP's share beside UDT over its share among TCP alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_friendliness: Option<f64>,
+}
+
+impl Spread {
+    /// Of `values`; none without any.
+    pub fn of(values: &[f64]) -> Option<Spread> {
+        let min = values.iter().copied().reduce(f64::min)?;
+        let max = values.iter().copied().reduce(f64::max)?;
+        Some(Spread { min, mean: values.iter().sum::<f64>() / values.len() as f64, max })
+    }
+}

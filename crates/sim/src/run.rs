@@ -1,0 +1,312 @@
+//! A scenario running: time goes on from sample to sample, and everything is measured.
+
+use core::time::Duration;
+
+use farhaul_base::Time;
+use farhaul_link::LinkStats;
+
+use crate::build::{receiver, sender};
+use crate::indices;
+use crate::network::LinkId;
+use crate::report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, Transfers};
+use crate::scenario::{FlowSpec, Protocol, Scenario};
+use crate::simulation::{Agent, Sent, Simulation};
+
+/// Bytes of headers of a UDT packet, a TCP segment and a packet of constant rate.
+const UDT_HEADERS: u32 = 44;
+const TCP_HEADERS: u32 = 40;
+const CBR_HEADERS: u32 = 28;
+
+/// A run that can be watched between samples.
+///
+/// If the scenario asks for the TCP friendliness index, the run with TCP alone follows the run
+/// proper.
+#[derive(Debug)]
+pub struct Run {
+    main: Recording,
+    reference: Option<Recording>,
+}
+
+/// A simulation and what has been recorded of it.
+#[derive(Debug)]
+struct Recording {
+    scenario: Scenario,
+    simulation: Simulation,
+    samples: u32,
+    flows: Vec<FlowRecord>,
+    links: Vec<LinkRecord>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct FlowRecord {
+    /// Payload bytes delivered until the last sample, the start and the end of measuring.
+    sampled: u64,
+    measured: [u64; 2],
+    series: Vec<f64>,
+    rtt_ms: Vec<f64>,
+    /// When everything had been delivered.
+    completed: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct LinkRecord {
+    measured: [LinkStats; 2],
+    queue: Vec<u64>,
+}
+
+impl Scenario {
+    /// Begins to run it.
+    pub fn start(&self) -> Run {
+        let reference = self.with_tcp_alone().map(Recording::new);
+        Run { main: Recording::new(self.clone()), reference }
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self) -> Report {
+        let mut run = self.start();
+        while run.step() {}
+        run.finish()
+    }
+}
+
+impl Run {
+    /// Goes on to the next sample. False: the end has been reached.
+    pub fn step(&mut self) -> bool {
+        self.main.step() || self.reference.as_mut().is_some_and(Recording::step)
+    }
+
+    /// How much of all has been simulated, and how much there is.
+    pub fn progress(&self) -> (Duration, Duration) {
+        let now = |recording: &Recording| recording.simulation.now() - Time::ZERO;
+        let whole = self.main.scenario.duration;
+        match &self.reference {
+            None => (now(&self.main), whole),
+            Some(reference) => (now(&self.main) + now(reference), whole * 2),
+        }
+    }
+
+    /// The simulation proper.
+    pub fn simulation_mut(&mut self) -> &mut Simulation {
+        &mut self.main.simulation
+    }
+
+    /// What has been measured.
+    pub fn finish(self) -> Report {
+        let Run { main, reference } = self;
+        let is_tcp = |flow: &FlowSpec| matches!(flow.protocol, Protocol::Tcp(_));
+        let beside: Vec<usize> =
+            (0..main.flows.len()).filter(|n| is_tcp(&main.scenario.flows[*n])).collect();
+        let mut report = main.report();
+        if let Some(reference) = reference {
+            let alone = reference.report();
+            let beside: Vec<f64> =
+                beside.iter().map(|n| report.flows[*n].packet_throughput_bps).collect();
+            let alone: Vec<f64> = alone
+                .flows
+                .iter()
+                .filter(|flow| flow.protocol.starts_with("tcp") && flow.transfers.is_none())
+                .map(|flow| flow.packet_throughput_bps)
+                .collect();
+            report.indices.tcp_friendliness = indices::tcp_friendliness(&beside, &alone);
+        }
+        report
+    }
+}
+
+impl Recording {
+    fn new(scenario: Scenario) -> Self {
+        Recording {
+            simulation: scenario.build(),
+            samples: 0,
+            flows: vec![FlowRecord::default(); scenario.flows.len()],
+            links: vec![LinkRecord::default(); scenario.links.len()],
+            scenario,
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let Scenario { duration, sample, measure, .. } = self.scenario;
+        let end = Time::ZERO + duration;
+        if self.simulation.now() >= end {
+            return false;
+        }
+        let sampled = Time::ZERO + sample * (self.samples + 1);
+        let measured = [measure.0, measure.1].map(|at| Time::ZERO + at);
+        let now = self.simulation.now();
+        let next = measured.into_iter().filter(|at| *at > now).chain([sampled, end]).min();
+        let next = next.unwrap_or(end);
+        self.simulation.run_until(next);
+        if next == sampled {
+            self.samples += 1;
+            self.take_sample(next);
+        }
+        for (edge, at) in measured.iter().enumerate() {
+            if *at == next {
+                self.take_edge(edge);
+            }
+        }
+        true
+    }
+
+    fn take_sample(&mut self, now: Time) {
+        let interval = self.scenario.sample.as_secs_f64();
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            let delivered = self.simulation.agent(receiver(number)).delivered();
+            flow.series.push((delivered - flow.sampled) as f64 * 8.0 / interval);
+            flow.sampled = delivered;
+            if flow.completed.is_none() && self.scenario.flows[number].bytes == Some(delivered) {
+                flow.completed = Some(now);
+            }
+            if let Some(rtt) = self.simulation.agent_mut(sender(number)).sent(now).rtt {
+                flow.rtt_ms.push(rtt.as_secs_f64() * 1e3);
+            }
+        }
+        for (number, link) in self.links.iter_mut().enumerate() {
+            let stats = self.simulation.link_stats(LinkId(number as u32));
+            link.queue.push(stats.queue.packets);
+        }
+    }
+
+    fn take_edge(&mut self, edge: usize) {
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            flow.measured[edge] = self.simulation.agent(receiver(number)).delivered();
+        }
+        for (number, link) in self.links.iter_mut().enumerate() {
+            link.measured[edge] = self.simulation.link_stats(LinkId(number as u32));
+        }
+    }
+
+    fn report(mut self) -> Report {
+        let flows: Vec<FlowReport> = (0..self.flows.len()).map(|n| self.flow(n)).collect();
+        let links = (0..self.links.len()).map(|n| self.link(n)).collect();
+        let indices = self.indices(&flows);
+        let seconds = |span: Duration| span.as_secs_f64();
+        Report {
+            title: self.scenario.title.clone(),
+            seed: self.scenario.seed,
+            duration_s: seconds(self.scenario.duration),
+            sample_s: seconds(self.scenario.sample),
+            measured_s: (seconds(self.scenario.measure.0), seconds(self.scenario.measure.1)),
+            flows,
+            links,
+            indices,
+            events: self.simulation.events(),
+            packets: self.simulation.packets(),
+            wall_seconds: None,
+        }
+    }
+
+    fn flow(&mut self, number: usize) -> FlowReport {
+        let now = self.simulation.now();
+        let Sent { packets, lost, retransmitted, .. } =
+            self.simulation.agent_mut(sender(number)).sent(now);
+        let bytes = self.simulation.agent(receiver(number)).delivered();
+        let transfers = self.transfers(number);
+        let spec = &self.scenario.flows[number];
+        let record = &mut self.flows[number];
+        // A flow that begins or ends while the others are measured is measured over its own time.
+        let from = self.scenario.measure.0.max(spec.start);
+        let to = spec.stop.map_or(self.scenario.measure.1, |stop| stop.min(self.scenario.measure.1));
+        let measured = to.saturating_sub(from).as_secs_f64();
+        let delivered = (record.measured[1] - record.measured[0]) as f64 * 8.0;
+        let throughput = if measured > 0.0 { delivered / measured } else { 0.0 };
+        let end = spec.stop.unwrap_or(self.scenario.duration).min(self.scenario.duration);
+        let stop = record.completed.map_or(end, |at| (at - Time::ZERO).min(end));
+        FlowReport {
+            name: spec.name.clone(),
+            protocol: spec.protocol.name(),
+            cc: spec.protocol.law(),
+            start_s: spec.start.as_secs_f64(),
+            stop_s: stop.as_secs_f64(),
+            bytes,
+            throughput_bps: throughput,
+            packet_throughput_bps: throughput / payload_share(&spec.protocol),
+            loss_rate: if packets > 0 { (lost as f64 / packets as f64).min(1.0) } else { 0.0 },
+            packets_sent: packets,
+            retransmitted,
+            rtt_ms: Spread::of(&record.rtt_ms),
+            transfers,
+            series: core::mem::take(&mut record.series),
+        }
+    }
+
+    fn transfers(&self, _number: usize) -> Option<Transfers> {
+        None
+    }
+
+    fn link(&mut self, number: usize) -> LinkReport {
+        let stats = self.simulation.link_stats(LinkId(number as u32));
+        let spec = &self.scenario.links[number];
+        let record = &mut self.links[number];
+        let span = (self.scenario.measure.1 - self.scenario.measure.0).as_secs_f64();
+        let [before, after] = &record.measured;
+        let bits = (after.transmitted_bytes - before.transmitted_bytes) as f64 * 8.0;
+        let fill = (after.queue.packet_nanos - before.queue.packet_nanos) as f64;
+        let capacity = spec.config.rate.map(|rate| rate.bits_per_second() as f64 * span);
+        LinkReport {
+            name: spec.name.clone(),
+            utilisation: capacity.map(|capacity| bits / capacity),
+            drops: stats.dropped(),
+            drops_queue: stats.dropped_queue,
+            queue: Queue { mean: fill / (span * 1e9), max: stats.queue.packets_max },
+            queue_series: core::mem::take(&mut record.queue),
+        }
+    }
+
+    fn indices(&self, flows: &[FlowReport]) -> Indices {
+        // What holds nothing back, and what is there for a moment only, says nothing about a law.
+        let bulk = |flow: &FlowSpec| matches!(flow.protocol, Protocol::Udt(_) | Protocol::Tcp(_));
+        let counted =
+            || flows.iter().zip(&self.scenario.flows).filter(|(_, spec)| bulk(spec)).map(|f| f.0);
+        let throughputs: Vec<f64> = counted().map(|flow| flow.throughput_bps).collect();
+        let samples: Vec<&[f64]> = counted().map(|flow| self.measured_samples(flow)).collect();
+        Indices {
+            efficiency_bps: indices::efficiency(&throughputs),
+            jain: indices::jain(&throughputs),
+            stability: indices::stability(&samples),
+            tcp_friendliness: None,
+        }
+    }
+
+    /// The samples of a flow that lie within the time of measuring and its own.
+    fn measured_samples<'a>(&self, flow: &'a FlowReport) -> &'a [f64] {
+        let sample = self.scenario.sample.as_secs_f64();
+        let from = flow.start_s.max(self.scenario.measure.0.as_secs_f64());
+        let to = flow.stop_s.min(self.scenario.measure.1.as_secs_f64());
+        // Sample n covers the time from n to n + 1; a hair's breadth is rounding.
+        let first = (from / sample - 1e-9).ceil().max(0.0) as usize;
+        let last = ((to / sample + 1e-9).floor().max(0.0) as usize).min(flow.series.len());
+        flow.series.get(first..last).unwrap_or_default()
+    }
+}
+
+/// The part of a full packet that is payload.
+fn payload_share(protocol: &Protocol) -> f64 {
+    let (size, headers) = match protocol {
+        Protocol::Udt(config) => (config.mss, UDT_HEADERS),
+        Protocol::Tcp(tcp) | Protocol::TcpArrivals { tcp, .. } => (tcp.packet_size, TCP_HEADERS),
+        Protocol::Cbr { packet_size, .. } => (*packet_size, CBR_HEADERS),
+    };
+    f64::from(size.saturating_sub(headers).max(1)) / f64::from(size)
+}
+
+/// The sender or the receiver of a flow.
+impl Agent {
+    /// Payload bytes that a receiver has delivered.
+    pub fn delivered(&self) -> u64 {
+        match self {
+            Agent::Udt(agent) => agent.received,
+            Agent::Counter(counter) => counter.bytes - counter.packets * u64::from(CBR_HEADERS),
+            Agent::Cbr(_) => 0,
+        }
+    }
+
+    /// What a sender has sent.
+    pub fn sent(&mut self, now: Time) -> Sent {
+        match self {
+            Agent::Udt(agent) => agent.sent(now),
+            Agent::Cbr(source) => Sent { packets: source.sent, ..Sent::default() },
+            Agent::Counter(_) => Sent::default(),
+        }
+    }
+}

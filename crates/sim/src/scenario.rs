@@ -1,0 +1,161 @@
+//! A scenario: what a simulation is made of, as its file describes it.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `plan.rs` | a file with its variables and sweep: one scenario a point |
+//! | `tables.rs` | the tables of a scenario: simulation, links, flows |
+//! | `link_table.rs`, `flow_table.rs` | one link, one flow |
+//! | `reader.rs`, `expression.rs`, `problems.rs` | values, variables, what is wrong in which line |
+
+mod expression;
+mod flow_table;
+mod link_table;
+mod plan;
+mod problems;
+mod reader;
+mod tables;
+
+use core::time::Duration;
+
+use farhaul_control::Spec;
+use farhaul_engine::Config;
+use farhaul_link::{LinkConfig, Rate};
+
+pub use plan::{Plan, Point};
+pub use problems::{Problem, Problems};
+
+/// A network, the flows over it, and what to measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// What it shows, in one line.
+    pub title: String,
+    /// Everything random is a function of this.
+    pub seed: u64,
+    /// Simulated time.
+    pub duration: Duration,
+    /// From one sample of the series to the next.
+    pub sample: Duration,
+    /// Averages and indices are taken from here, to here.
+    pub measure: (Duration, Duration),
+    /// Names of the nodes.
+    pub nodes: Vec<String>,
+    /// Links, one direction each.
+    pub links: Vec<LinkSpec>,
+    /// Flows.
+    pub flows: Vec<FlowSpec>,
+    /// The TCP that takes the place of every flow in the run that TCP friendliness is compared
+    /// with; none: that index is not computed.
+    pub friendliness: Option<TcpSpec>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkSpec {
+    /// Its name in results.
+    pub name: String,
+    /// Where packets enter: a number in [`Scenario::nodes`].
+    pub from: usize,
+    /// Where they leave.
+    pub to: usize,
+    /// What it does to them; the queue is in `queue`.
+    pub config: LinkConfig,
+    /// The queue as [`farhaul_link::QueueConfig::parse`] reads it: `bdp` means the longest round
+    /// trip of the flows over this link, which is known once the ways are.
+    pub queue: String,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowSpec {
+    /// Its name in results.
+    pub name: String,
+    /// The sender's node.
+    pub from: usize,
+    /// The receiver's node.
+    pub to: usize,
+    /// When it begins.
+    pub start: Duration,
+    /// When it is cut off; none: with the simulation.
+    pub stop: Option<Duration>,
+    /// Bytes to send; none: as many as can be.
+    pub bytes: Option<u64>,
+    /// How.
+    pub protocol: Protocol,
+}
+
+/// How a flow sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Protocol {
+    /// UDT: the engine with these options.
+    Udt(Box<Config>),
+    /// TCP: one connection.
+    Tcp(TcpSpec),
+    /// TCP: transfers of [`FlowSpec::bytes`] that arrive at random, so many a second on average.
+    TcpArrivals {
+        /// Each transfer's connection.
+        tcp: TcpSpec,
+        /// Transfers a second.
+        per_second: f64,
+    },
+    /// A constant rate that nothing holds back, from each time to the next.
+    Cbr {
+        /// Bytes of a packet, all headers included.
+        packet_size: u32,
+        /// From when on at which rate, counted from the flow's start; none: silence.
+        phases: Vec<(Duration, Option<Rate>)>,
+    },
+}
+
+/// A TCP connection's options.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpSpec {
+    /// The law of the window.
+    pub law: Spec,
+    /// Bytes of a full segment with all headers.
+    pub packet_size: u32,
+    /// Segments sent before the first acknowledgement.
+    pub initial_window: u32,
+    /// How long an acknowledgement waits for a second segment; none: it does not.
+    pub delayed_ack: Option<Duration>,
+    /// The least retransmission time-out.
+    pub min_rto: Duration,
+    /// Bytes that the receiver's window holds.
+    pub receive_window: u64,
+}
+
+impl Protocol {
+    /// Its name in scenario files and results.
+    pub fn name(&self) -> String {
+        match self {
+            Protocol::Udt(_) => "udt".into(),
+            Protocol::Tcp(tcp) | Protocol::TcpArrivals { tcp, .. } => {
+                format!("tcp-{}", tcp.law.name())
+            }
+            Protocol::Cbr { .. } => "cbr".into(),
+        }
+    }
+
+    /// The text of its law; none where there is none.
+    pub fn law(&self) -> Option<String> {
+        match self {
+            Protocol::Udt(config) => Some(config.law.to_string()),
+            Protocol::Tcp(tcp) | Protocol::TcpArrivals { tcp, .. } => Some(tcp.law.to_string()),
+            Protocol::Cbr { .. } => None,
+        }
+    }
+}
+
+impl Scenario {
+    /// The same with a TCP flow of [`Scenario::friendliness`] in the place of each UDT flow: the
+    /// run that gives the fair share of the TCP friendliness index (gu05 §4).
+    pub fn with_tcp_alone(&self) -> Option<Scenario> {
+        let tcp = self.friendliness.as_ref()?;
+        let mut reference = Scenario { friendliness: None, ..self.clone() };
+        for flow in &mut reference.flows {
+            if let Protocol::Udt(_) = flow.protocol {
+                flow.protocol = Protocol::Tcp(tcp.clone());
+            }
+        }
+        Some(reference)
+    }
+}

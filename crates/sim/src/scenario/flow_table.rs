@@ -1,0 +1,272 @@
+//! `[[flow]]`: one flow, or several of a kind.
+
+use core::time::Duration;
+
+use farhaul_control::Spec;
+use farhaul_engine::Config;
+use farhaul_link::{Rate, parse_duration, parse_size};
+use toml::de::DeTable;
+
+use super::problems::suggestion;
+use super::reader::{Item, Scalar, Section};
+use super::tables::Nodes;
+use super::{FlowSpec, Protocol, TcpSpec};
+
+/// Flows that one table may make.
+const MOST_FLOWS: usize = 100_000;
+/// Bytes of a packet with all headers, where nothing else is said.
+const PACKET_SIZE: u32 = 1500;
+
+/// Reads a flow, or as many as `count` says. `before`: flows read so far.
+pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Option<Vec<FlowSpec>> {
+    let from = node(section, nodes, "from");
+    let to = node(section, nodes, "to");
+    let name = section.text("name").map(|name| name.text);
+    let start = section.duration("start").unwrap_or_default();
+    let stop = section.duration("stop");
+    let stagger = section.duration("stagger").unwrap_or_default();
+    let count = section.text("count").and_then(|scalar| {
+        section.parse("count", &scalar, |text| match text.parse::<f64>() {
+            Ok(count) if (0.0..=MOST_FLOWS as f64).contains(&count) => Ok(count as usize),
+            _ => Err(format!("give a number of flows up to {MOST_FLOWS}")),
+        })
+    });
+    let bytes = section.get("bytes", |text| {
+        text.parse::<u64>().or_else(|_| parse_size(text)).map_err(|error| error.to_string())
+    });
+    let protocol = protocol(section);
+    let (from, to, protocol) = (from?, to?, protocol?);
+    if from == to {
+        section.reader().problem(section.span(), "a flow is from one node to another");
+        return None;
+    }
+    if stop.is_some_and(|stop| stop <= start) {
+        section.reader().problem(section.span(), "'stop' must be later than 'start'");
+    }
+    if matches!(protocol, Protocol::TcpArrivals { .. }) && bytes.is_none() {
+        section.reader().problem(section.span(), "'arrivals' needs 'bytes': the size of a transfer");
+    }
+    let count = count.unwrap_or(1);
+    let base = name.unwrap_or_else(|| {
+        if count > 1 { protocol.name() } else { format!("{}-{}", protocol.name(), before + 1) }
+    });
+    let flow = |index: usize| FlowSpec {
+        name: if count == 1 { base.clone() } else { format!("{base}-{}", index + 1) },
+        from,
+        to,
+        start: start + stagger * index as u32,
+        stop,
+        bytes,
+        protocol: protocol.clone(),
+    };
+    Some((0..count).map(flow).collect())
+}
+
+fn node(section: &Section<'_>, nodes: &Nodes, key: &'static str) -> Option<usize> {
+    let scalar = section.required(key)?;
+    let found = nodes.find(&scalar.text);
+    if found.is_none() {
+        let hint = suggestion(&scalar.text, nodes.names());
+        let message = format!("no link leads to a node '{}'; {hint}", scalar.text);
+        section.reader().problem(&scalar.span, message);
+    }
+    found
+}
+
+fn protocol(section: &Section<'_>) -> Option<Protocol> {
+    let name = section.text("protocol");
+    let law = section.text("cc");
+    let kind = name.as_ref().map_or("udt", |name| name.text.as_str());
+    match kind {
+        "udt" => {
+            let mut config = udt_options(section)?;
+            if let Some(law) = law {
+                config.law = section.parse("cc", &law, str::parse::<Spec>)?;
+            }
+            Some(Protocol::Udt(Box::new(config)))
+        }
+        "cbr" => {
+            if let Some(law) = law {
+                section.reader().problem(&law.span, "a constant rate has no 'cc'");
+            }
+            cbr(section)
+        }
+        _ => {
+            let Some(tcp) = tcp_law(kind) else {
+                let known = ["udt", "tcp-newreno", "tcp-cubic", "cbr"];
+                let hint = suggestion(kind, known.into_iter());
+                let span = name.as_ref().map_or(section.span(), |name| &name.span);
+                section.reader().problem(span, format!("no protocol '{kind}'; {hint}"));
+                return None;
+            };
+            let law = match law {
+                Some(law) => section.parse("cc", &law, str::parse::<Spec>)?,
+                None => tcp,
+            };
+            let tcp = tcp_options(section, law);
+            match section.value::<f64>("arrivals") {
+                None => Some(Protocol::Tcp(tcp)),
+                Some(per_second) if per_second > 0.0 && per_second <= 1e6 => {
+                    Some(Protocol::TcpArrivals { tcp, per_second })
+                }
+                Some(_) => {
+                    let message = "'arrivals' is a number of transfers a second above 0";
+                    section.reader().problem(section.span(), message);
+                    None
+                }
+            }
+        }
+    }
+}
+
+/// The law that a protocol's name means: `tcp-newreno`, or `tcp-` and the name of any law.
+fn tcp_law(protocol: &str) -> Option<Spec> {
+    match protocol.strip_prefix("tcp-")? {
+        "newreno" => "reno".parse().ok(),
+        law => law.parse().ok(),
+    }
+}
+
+/// `tcp_friendliness = "tcp-newreno"`, with the options of those flows in `tcp_options`.
+pub(super) fn friendliness(top: &Section<'_>) -> Option<TcpSpec> {
+    let name = top.text("tcp_friendliness")?;
+    let Some(law) = tcp_law(&name.text) else {
+        let message = format!("'{}' is no TCP; write tcp-newreno or tcp-cubic", name.text);
+        top.reader().problem(&name.span, message);
+        return None;
+    };
+    Some(read_tcp_options(top, "tcp_options", law))
+}
+
+/// The `options` of a UDT flow.
+fn udt_options(section: &Section<'_>) -> Option<Config> {
+    let mut config = Config::default();
+    let Some((table, span)) = options(section, "options") else { return Some(config) };
+    let options = section.reader().section("options", table, span.clone());
+    if let Some(mss) = options.value("mss") {
+        config.mss = mss;
+    }
+    config.flow_window = options.value("flow_window").or(config.flow_window);
+    config.max_bandwidth =
+        options.value("max_bandwidth").map(Rate::bits_per_second).or(config.max_bandwidth);
+    let memory = |key| options.get(key, parse_size).and_then(|bytes| usize::try_from(bytes).ok());
+    config.send_memory = memory("send_memory").unwrap_or(config.send_memory);
+    config.receive_memory = memory("receive_memory").unwrap_or(config.receive_memory);
+    config.peer_timeout = options.duration("peer_timeout").unwrap_or(config.peer_timeout);
+    config.keep_alive = options.duration("keep_alive").unwrap_or(config.keep_alive);
+    config.linger = options.duration("linger").unwrap_or(config.linger);
+    config.burst_room = options.value("burst_room").unwrap_or(config.burst_room);
+    config.max_segments = options.value("max_segments").unwrap_or(config.max_segments);
+    options.finish();
+    if let Err(error) = config.validate() {
+        section.reader().problem(&span, error.to_string());
+        return None;
+    }
+    Some(config)
+}
+
+fn tcp_options(section: &Section<'_>, law: Spec) -> TcpSpec {
+    read_tcp_options(section, "options", law)
+}
+
+fn read_tcp_options(section: &Section<'_>, key: &'static str, law: Spec) -> TcpSpec {
+    let mut tcp = TcpSpec {
+        law,
+        packet_size: PACKET_SIZE,
+        initial_window: 10,
+        delayed_ack: Some(Duration::from_millis(40)),
+        min_rto: Duration::from_millis(200),
+        receive_window: 1 << 30,
+    };
+    let Some((table, span)) = options(section, key) else { return tcp };
+    let options = section.reader().section("options", table, span.clone());
+    tcp.packet_size = options.value("packet_size").unwrap_or(tcp.packet_size);
+    tcp.initial_window = options.value("initial_window").unwrap_or(tcp.initial_window);
+    if let Some(delay) = options.duration("delayed_ack") {
+        tcp.delayed_ack = Some(delay).filter(|delay| !delay.is_zero());
+    }
+    tcp.min_rto = options.duration("min_rto").unwrap_or(tcp.min_rto);
+    tcp.receive_window = options.get("receive_window", parse_size).unwrap_or(tcp.receive_window);
+    options.finish();
+    let wrong = if !(96..=65_535).contains(&tcp.packet_size) {
+        Some("'packet_size' is from 96 to 65535 bytes".to_owned())
+    } else if !(1..=1_000).contains(&tcp.initial_window) {
+        Some("'initial_window' is from 1 to 1000 segments".to_owned())
+    } else if tcp.min_rto.is_zero() {
+        Some("'min_rto' must be longer than 0".to_owned())
+    } else if tcp.delayed_ack.is_some_and(|delay| delay >= tcp.min_rto) {
+        // Every window of one segment would time out and back off.
+        Some("'delayed_ack' must be shorter than 'min_rto'".to_owned())
+    } else {
+        None
+    };
+    if let Some(message) = wrong {
+        section.reader().problem(&span, message);
+    }
+    tcp
+}
+
+fn options<'a>(
+    section: &Section<'a>,
+    key: &'static str,
+) -> Option<(&'a DeTable<'a>, core::ops::Range<usize>)> {
+    match section.item(key)? {
+        Item::Table(table, span) => Some((table, span)),
+        Item::Scalar(Scalar { span, .. }) | Item::List(_, span) => {
+            let message = format!("'{key}' is a table: {key} = {{ mss = 1500 }}");
+            section.reader().problem(&span, message);
+            None
+        }
+    }
+}
+
+/// `rate`, as a rule, or `schedule = ["0s:50M", "10s:0", …]`, again and again with `repeat`.
+fn cbr(section: &Section<'_>) -> Option<Protocol> {
+    let packet_size = section.value::<u32>("packet_size").unwrap_or(PACKET_SIZE);
+    let rate = section.get("rate", rate_or_silence);
+    let schedule = section.list("schedule");
+    let repeat = section.duration("repeat");
+    let times = section.value::<u32>("times");
+    let phase = |scalar: &Scalar| {
+        section.parse("schedule", scalar, |text| {
+            let (at, rate) = text.split_once(':').ok_or("write 10s:50M, or 10s:0 for silence")?;
+            let at = parse_duration(at).map_err(|error| error.to_string())?;
+            Ok::<_, String>((at, rate_or_silence(rate)?))
+        })
+    };
+    let once: Vec<(Duration, Option<Rate>)> = match (rate, schedule.is_empty()) {
+        (Some(rate), true) => vec![(Duration::ZERO, rate)],
+        (None, false) => schedule.iter().map(phase).collect::<Option<_>>()?,
+        _ => {
+            let message = "a constant rate needs either 'rate' or 'schedule'";
+            section.reader().problem(section.span(), message);
+            return None;
+        }
+    };
+    if !once.windows(2).all(|pair| pair[0].0 < pair[1].0) {
+        section.reader().problem(section.span(), "the times of 'schedule' must ascend");
+        return None;
+    }
+    if !(28..=65_535).contains(&packet_size) {
+        section.reader().problem(section.span(), "'packet_size' is from 28 to 65535 bytes");
+        return None;
+    }
+    let mut phases = once.clone();
+    if let Some(repeat) = repeat {
+        if once.last().is_some_and(|(at, _)| *at >= repeat) {
+            section.reader().problem(section.span(), "'repeat' must be later than the schedule");
+            return None;
+        }
+        for round in 1..times.unwrap_or(100).min(10_000) {
+            phases.extend(once.iter().map(|(at, rate)| (*at + repeat * round, *rate)));
+        }
+    }
+    Some(Protocol::Cbr { packet_size, phases })
+}
+
+fn rate_or_silence(text: &str) -> Result<Option<Rate>, String> {
+    match text.trim() {
+        "0" => Ok(None),
+        text => text.parse().map(Some).map_err(|error: farhaul_link::ParseError| error.to_string()),
+    }
+}

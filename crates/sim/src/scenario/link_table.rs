@@ -1,0 +1,146 @@
+//! `[[link]]`: one link, as a rule in both directions.
+
+use farhaul_link::{LinkConfig, QueueConfig, Rate};
+
+use super::LinkSpec;
+use super::reader::{Item, Section};
+use super::tables::Nodes;
+
+/// Reads a link and, unless `both = false`, its other direction. `before`: links read so far.
+pub(super) fn read(
+    section: &Section<'_>,
+    nodes: &mut Nodes,
+    before: usize,
+) -> Option<Vec<LinkSpec>> {
+    let from = section.required("from");
+    let to = section.required("to");
+    let name = section.text("name").map(|name| name.text);
+    let both = section.value::<bool>("both").unwrap_or(true);
+    let start = LinkSpec {
+        name: String::new(),
+        from: 0,
+        to: 0,
+        config: LinkConfig::default(),
+        queue: "bdp".into(),
+    };
+    let forward = direction(section, start, true);
+    let mut backward = forward.clone();
+    match section.item("reverse") {
+        None => {}
+        Some(Item::Table(table, span)) => {
+            let reverse = section.reader().section("reverse", table, span);
+            backward = direction(&reverse, backward, false);
+            reverse.finish();
+            if !both {
+                let message = "'reverse' describes a direction that 'both = false' leaves out";
+                section.reader().problem(section.span(), message);
+            }
+        }
+        Some(Item::Scalar(scalar)) => {
+            let message = "'reverse' is a table of what differs: reverse = { rate = \"1M\" }";
+            section.reader().problem(&scalar.span, message);
+        }
+        Some(Item::List(_, span)) => section.reader().problem(&span, "'reverse' is a table"),
+    }
+    let (from, to) = (from?, to?);
+    if from.text == to.text {
+        section.reader().problem(&to.span, "a link joins two different nodes");
+        return None;
+    }
+    let (from, to) = (nodes.number(&from.text), nodes.number(&to.text));
+    let name = name.unwrap_or_else(|| format!("link{}", before + 1));
+    let mut links = vec![LinkSpec { name: name.clone(), from, to, ..forward }];
+    if both {
+        links.push(LinkSpec { name: format!("{name}-back"), from: to, to: from, ..backward });
+    }
+    Some(links)
+}
+
+/// What one direction does to packets; `base` where the table says nothing.
+fn direction(section: &Section<'_>, base: LinkSpec, rate_required: bool) -> LinkSpec {
+    let mut spec = base;
+    let config = &mut spec.config;
+    let rate = if rate_required { section.required("rate") } else { section.text("rate") };
+    if let Some(scalar) = rate {
+        config.rate = match scalar.text.as_str() {
+            "unlimited" => None,
+            _ => section.parse("rate", &scalar, str::parse::<Rate>).or(config.rate),
+        };
+    }
+    config.delay = section.duration("delay").unwrap_or(config.delay);
+    config.jitter = section.value("jitter").unwrap_or(config.jitter);
+    config.reorder = section.value("reorder").or(config.reorder);
+    config.duplicate = section.value("duplicate").unwrap_or(config.duplicate);
+    config.corrupt = section.value("corrupt").unwrap_or(config.corrupt);
+    let blackouts = section.list("blackouts");
+    if !blackouts.is_empty() {
+        let parse = |scalar| section.parse("blackouts", &scalar, str::parse);
+        config.blackouts = blackouts.into_iter().filter_map(parse).collect();
+    }
+    if let Some(text) = text_or_table(section, "loss", "uniform") {
+        config.loss = or_problem(section, "loss", &text).unwrap_or(config.loss.clone());
+    }
+    if let Some(text) = text_or_table(section, "queue", "droptail") {
+        // The round trip that `bdp` refers to is known later; what else is wrong shows already.
+        match QueueConfig::parse(&text, core::time::Duration::from_secs(1)) {
+            Ok(_) => spec.queue = text,
+            Err(error) => section.reader().problem(section.span(), format!("queue: {error}")),
+        }
+    }
+    spec
+}
+
+fn or_problem<T: core::str::FromStr<Err: core::fmt::Display>>(
+    section: &Section<'_>,
+    key: &str,
+    text: &str,
+) -> Option<T> {
+    match text.parse() {
+        Ok(value) => Some(value),
+        Err(error) => {
+            section.reader().problem(section.span(), format!("{key}: {error}"));
+            None
+        }
+    }
+}
+
+/// A model as its text form: `0.1%` or `ge:p=1%,r=30%` as they stand, and the table
+/// `{ kind = "ge", p = "1%", r = "30%" }` as `ge:p=1%,r=30%`.
+fn text_or_table(section: &Section<'_>, key: &'static str, default: &str) -> Option<String> {
+    match section.item(key)? {
+        Item::Scalar(scalar) => Some(scalar.text),
+        Item::List(_, span) => {
+            section.reader().problem(&span, format!("'{key}' is a text or a table"));
+            None
+        }
+        Item::Table(table, _) => {
+            let mut kind = default.to_owned();
+            let mut fields = Vec::new();
+            for (name, value) in table.iter() {
+                let value = section.reader().scalar(value)?.text;
+                match name.get_ref().as_ref() {
+                    "kind" => kind = value,
+                    "packets" => fields.push(("limit", format!("{value}p"))),
+                    "bytes" => fields.push(("limit", format!("{value}B"))),
+                    name => fields.push((name, value)),
+                }
+            }
+            Some(model_text(&kind, &fields))
+        }
+    }
+}
+
+/// The text form of a model with these parameters.
+fn model_text(kind: &str, fields: &[(&str, String)]) -> String {
+    match (kind, fields) {
+        // These texts have no name, or a parameter without one.
+        ("droptail", []) => "bdp".into(),
+        ("droptail" | "uniform", [(_, value)]) => value.clone(),
+        ("ber" | "every" | "list", [(_, value)]) => format!("{kind}:{value}"),
+        (_, []) => kind.into(),
+        _ => {
+            let fields: Vec<_> = fields.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            format!("{kind}:{}", fields.join(","))
+        }
+    }
+}

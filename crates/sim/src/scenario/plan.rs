@@ -1,0 +1,203 @@
+//! A scenario file with its variables: one scenario for each point of its sweep.
+
+use std::collections::BTreeMap;
+
+use toml::de::{DeTable, DeValue};
+
+use super::problems::{Problem, Problems, line_of};
+use super::reader::{Reader, Variables};
+use super::{Scenario, tables};
+
+/// A scenario file that has been checked.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    text: String,
+    /// Variables with one value.
+    set: Variables,
+    /// Variables with several, in the order in which they vary: the last fastest.
+    sweep: Vec<(String, Vec<String>)>,
+    seeds: u64,
+    seed: Option<u64>,
+}
+
+/// One run of a plan.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The values of the swept variables, in the order of [`Plan::swept`].
+    pub values: Vec<String>,
+    /// Which of the seeds, from 0.
+    pub repetition: u64,
+    /// What to simulate.
+    pub scenario: Scenario,
+}
+
+/// The most points that a plan may have.
+const MOST_POINTS: u64 = 1_000_000;
+
+impl Plan {
+    /// Reads a file. `overrides` go before its `[set]` and `[sweep]`, `seed` before its seed.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, at any point of its sweep.
+    pub fn parse(
+        text: &str,
+        overrides: &[(String, String)],
+        seed: Option<u64>,
+    ) -> Result<Plan, Problems> {
+        let document = document(text)?;
+        let mut plan = Plan {
+            text: text.to_owned(),
+            set: Variables::new(),
+            sweep: Vec::new(),
+            seeds: 1,
+            seed,
+        };
+        let mut problems = plan.read_variables(&document, overrides);
+        if problems.is_empty() && plan.points() > MOST_POINTS {
+            let message = format!("the sweep has {} points; at most {MOST_POINTS}", plan.points());
+            problems.push(Problem { line: 1, message });
+        }
+        if problems.is_empty() {
+            // What is wrong at one value of a variable may be right at another.
+            for point in 0..plan.combinations() {
+                problems.extend(plan.scenario(&document, point, 0).err().unwrap_or_default());
+            }
+        }
+        if problems.is_empty() { Ok(plan) } else { Err(Problems::of(problems)) }
+    }
+
+    /// The names of the swept variables.
+    pub fn swept(&self) -> impl Iterator<Item = &str> {
+        self.sweep.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Runs with each combination of values.
+    pub fn seeds(&self) -> u64 {
+        self.seeds
+    }
+
+    /// Runs altogether.
+    pub fn points(&self) -> u64 {
+        self.combinations().saturating_mul(self.seeds)
+    }
+
+    /// A run by its number: the seeds of one combination of values follow each other.
+    ///
+    /// # Errors
+    /// None that [`Plan::parse`] has not found.
+    pub fn point(&self, number: u64) -> Result<Point, Problems> {
+        let (combination, repetition) = (number / self.seeds, number % self.seeds);
+        let document = document(&self.text)?;
+        let scenario =
+            self.scenario(&document, combination, repetition).map_err(Problems::of)?;
+        let values = self.values(combination).into_iter().map(|(_, value)| value).collect();
+        Ok(Point { values, repetition, scenario })
+    }
+
+    fn combinations(&self) -> u64 {
+        self.sweep.iter().fold(1, |count, (_, values)| count.saturating_mul(values.len() as u64))
+    }
+
+    /// The swept variables at one combination.
+    fn values(&self, combination: u64) -> Vec<(String, String)> {
+        let mut rest = combination;
+        let mut chosen: Vec<_> = self
+            .sweep
+            .iter()
+            .rev()
+            .map(|(name, values)| {
+                let count = values.len() as u64;
+                let value = &values[(rest % count) as usize];
+                rest /= count;
+                (name.clone(), value.clone())
+            })
+            .collect();
+        chosen.reverse();
+        chosen
+    }
+
+    fn scenario(
+        &self,
+        document: &DeTable<'_>,
+        combination: u64,
+        repetition: u64,
+    ) -> Result<Scenario, Vec<Problem>> {
+        let mut variables = self.set.clone();
+        variables.extend(self.values(combination));
+        let mut scenario = tables::read(&self.text, document, &variables)?;
+        scenario.seed = self.seed.unwrap_or(scenario.seed).wrapping_add(repetition);
+        Ok(scenario)
+    }
+
+    /// Reads `[set]` and `[sweep]`.
+    fn read_variables(
+        &mut self,
+        document: &DeTable<'_>,
+        overrides: &[(String, String)],
+    ) -> Vec<Problem> {
+        let none = Variables::new();
+        let reader = Reader::new(&self.text, &none);
+        let mut set = Variables::new();
+        let mut sweep: Vec<(usize, String, Vec<String>)> = Vec::new();
+        let mut seeds = None;
+        for (table, swept) in [("set", false), ("sweep", true)] {
+            let Some(value) = document.get(table) else { continue };
+            let DeValue::Table(entries) = value.get_ref() else {
+                reader.problem(&value.span(), format!("[{table}] must be a table of variables"));
+                continue;
+            };
+            for (key, value) in entries.iter() {
+                let (name, span) = (key.get_ref().to_string(), value.span());
+                let values: Vec<String> = match value.get_ref() {
+                    DeValue::Array(list) if swept => {
+                        list.iter().filter_map(|v| reader.scalar(v)).map(|s| s.text).collect()
+                    }
+                    _ => reader.scalar(value).into_iter().map(|s| s.text).collect(),
+                };
+                if values.is_empty() {
+                    reader.problem(&span, format!("'{name}' has no values"));
+                } else if swept && name == "seeds" {
+                    match values[0].parse::<u64>() {
+                        Ok(count) if count > 0 && values.len() == 1 => seeds = Some(count),
+                        _ => reader.problem(&span, "'seeds' is how many runs each point has"),
+                    }
+                } else if swept {
+                    sweep.push((key.span().start, name, values));
+                } else {
+                    set.extend(values.into_iter().map(|value| (name.clone(), value)));
+                }
+            }
+        }
+        // As they stand in the file, whatever the order of the parser's map.
+        sweep.sort();
+        for (name, value) in overrides {
+            if name == "seeds" {
+                seeds = value.parse().ok().filter(|count| *count > 0).or(seeds);
+                continue;
+            }
+            let before = sweep.len();
+            sweep.retain(|(_, swept, _)| swept != name);
+            if before == sweep.len() && !set.contains_key(name) {
+                let known: BTreeMap<_, _> = set.iter().collect();
+                let known: Vec<&str> = known.keys().map(|name| name.as_str()).collect();
+                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+                let message = format!("--set {name}: the file has no such variable; it has {known}");
+                reader.problem(&(0..0), message);
+            }
+            set.insert(name.clone(), value.clone());
+        }
+        let problems = reader.into_problems();
+        self.seeds = seeds.unwrap_or(1);
+        self.sweep = sweep.into_iter().map(|(_, name, values)| (name, values)).collect();
+        self.set = set;
+        problems
+    }
+}
+
+/// The tables of a file.
+fn document(text: &str) -> Result<DeTable<'_>, Problems> {
+    DeTable::parse(text).map(toml::Spanned::into_inner).map_err(|error| {
+        let line = line_of(text, &error.span().unwrap_or(0..0));
+        Problems(vec![Problem { line, message: error.message().to_owned() }])
+    })
+}

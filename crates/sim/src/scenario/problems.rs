@@ -1,0 +1,72 @@
+//! What is wrong with a scenario file, and in which line.
+
+use core::fmt;
+use core::ops::Range;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong there, and what to write instead.
+    pub message: String,
+}
+
+/// Everything that is wrong with a file; never empty, in the order of the lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Problem { line, message }) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(f, "{separator}line {line}: {message}")?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for Problems {}
+
+impl Problems {
+    /// `found` in the order of lines, each once.
+    pub(super) fn of(mut found: Vec<Problem>) -> Self {
+        found.sort();
+        found.dedup();
+        Problems(found)
+    }
+}
+
+/// The line of `text` in which `span` begins.
+pub(super) fn line_of(text: &str, span: &Range<usize>) -> usize {
+    let before = &text.as_bytes()[..span.start.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// `, did you mean X?` if one of `known` is close to `word`, else the list of them.
+pub(super) fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    let distance = |name: &&str| strsim::damerau_levenshtein(word, name);
+    let nearest = known.clone().min_by_key(distance);
+    match nearest.filter(|name| distance(name) <= 1 + word.len() / 3) {
+        Some(name) => format!("did you mean '{name}'?"),
+        None => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_count_from_one() {
+        let text = "a = 1\nb = 2\n";
+        assert_eq!([0, 5, 6, 99].map(|at| line_of(text, &(at..at + 1))), [1, 1, 2, 3]);
+    }
+
+    #[test]
+    fn nearest_or_all() {
+        let known = ["rate", "delay", "queue"];
+        assert_eq!(suggestion("dealy", known.into_iter()), "did you mean 'delay'?");
+        assert_eq!(suggestion("colour", known.into_iter()), "there are rate, delay, queue");
+    }
+}

@@ -1,0 +1,157 @@
+//! The tables of a scenario file.
+
+use core::ops::Range;
+use core::time::Duration;
+
+use toml::de::{DeTable, DeValue};
+
+use super::problems::Problem;
+use super::reader::{Reader, Section, Variables};
+use super::{FlowSpec, Scenario, flow_table, link_table};
+
+/// Seconds of simulated time that a run may have: a year.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+/// Samples that a run may have.
+const MOST_SAMPLES: u128 = 1_000_000;
+
+/// Nodes by the order in which links name them.
+#[derive(Default)]
+pub(super) struct Nodes(Vec<String>);
+
+impl Nodes {
+    /// The number of the node, new if it has not been named before.
+    pub(super) fn number(&mut self, name: &str) -> usize {
+        self.find(name).unwrap_or_else(|| {
+            self.0.push(name.to_owned());
+            self.0.len() - 1
+        })
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|known| known == name)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+/// Reads a scenario with the variables put in.
+pub(super) fn read(
+    text: &str,
+    document: &DeTable<'_>,
+    variables: &Variables,
+) -> Result<Scenario, Vec<Problem>> {
+    let reader = Reader::new(text, variables);
+    let scenario = read_all(&reader, document);
+    let problems = reader.into_problems();
+    match scenario {
+        Some(scenario) if problems.is_empty() => Ok(scenario),
+        _ => Err(problems),
+    }
+}
+
+fn read_all(reader: &Reader<'_>, document: &DeTable<'_>) -> Option<Scenario> {
+    let top = reader.section("the scenario", document, 0..0);
+    let title = top.text("title").map(|title| title.text);
+    let seed = top.value("seed");
+    let duration = top.required("duration").and_then(|scalar| {
+        let duration = top.parse("duration", &scalar, farhaul_link::parse_duration)?;
+        check(&top, &scalar.span, duration, LONGEST)
+    });
+    let sample = top.text("sample").and_then(|scalar| {
+        let sample = top.parse("sample", &scalar, farhaul_link::parse_duration)?;
+        check(&top, &scalar.span, sample, LONGEST)
+    });
+    let measure_from = top.duration("measure_from");
+    let measure_to = top.duration("measure_to");
+    let friendliness = flow_table::friendliness(&top);
+    let mut nodes = Nodes::default();
+    each(&top, "node", "[[node]]", |section| {
+        if let Some(name) = section.required("name") {
+            nodes.number(&name.text);
+        }
+    });
+    let mut links = Vec::new();
+    each(&top, "link", "[[link]]", |section| {
+        links.extend(link_table::read(section, &mut nodes, links.len()).into_iter().flatten());
+    });
+    let (mut flows, mut lines) = (Vec::new(), Vec::new());
+    each(&top, "flow", "[[flow]]", |section| {
+        flows.extend(flow_table::read(section, &nodes, flows.len()).into_iter().flatten());
+        lines.resize(flows.len(), section.span().clone());
+    });
+    // Read elsewhere.
+    let _ = (top.item("set"), top.item("sweep"));
+    for (missing, name) in [(links.is_empty(), "link"), (flows.is_empty(), "flow")] {
+        if missing && !document.contains_key(name) {
+            reader.problem(&(0..0), format!("the scenario needs at least one [[{name}]]"));
+        }
+    }
+    top.finish();
+    let duration = duration?;
+    let sample = sample.unwrap_or(duration.div_f64(100.0).min(Duration::from_secs(1)));
+    if duration.as_nanos() / sample.as_nanos().max(1) > MOST_SAMPLES {
+        reader.problem(&(0..0), format!("more than {MOST_SAMPLES} samples: take fewer"));
+        return None;
+    }
+    let measure = (measure_from.unwrap_or_default(), measure_to.unwrap_or(duration).min(duration));
+    if measure.0 >= measure.1 {
+        reader.problem(&(0..0), "nothing to measure: 'measure_from' is not before the end");
+    }
+    let scenario = Scenario {
+        title: title.unwrap_or_default(),
+        seed: seed.unwrap_or(1),
+        duration,
+        sample,
+        measure,
+        nodes: nodes.0,
+        links,
+        flows,
+        friendliness,
+    };
+    for flow in scenario.unreachable() {
+        let FlowSpec { from, to, .. } = &scenario.flows[flow];
+        let (from, to) = (&scenario.nodes[*from], &scenario.nodes[*to]);
+        let message = format!("no links lead from '{from}' to '{to}' and back");
+        reader.problem(&lines[flow], message);
+    }
+    Some(scenario)
+}
+
+/// `value` if it is above 0 and at most `most`.
+fn check(
+    section: &Section<'_>,
+    span: &Range<usize>,
+    value: Duration,
+    most: Duration,
+) -> Option<Duration> {
+    if value.is_zero() || value > most {
+        section.reader().problem(span, format!("must be longer than 0 and at most {most:?}"));
+        return None;
+    }
+    Some(value)
+}
+
+/// Reads each table of an array of tables.
+fn each(
+    top: &Section<'_>,
+    key: &'static str,
+    name: &'static str,
+    mut read: impl FnMut(&Section<'_>),
+) {
+    let Some(value) = top.raw(key) else { return };
+    let DeValue::Array(tables) = value.get_ref() else {
+        top.reader().problem(&value.span(), format!("write {name}, with two brackets"));
+        return;
+    };
+    for table in tables.iter() {
+        let DeValue::Table(entries) = table.get_ref() else {
+            top.reader().problem(&table.span(), format!("write {name}, each with its own keys"));
+            continue;
+        };
+        let section = top.reader().section(name, entries, table.span());
+        read(&section);
+        section.finish();
+    }
+}
