@@ -271,16 +271,22 @@ impl Connection {
 
     /// Bytes that may be written now.
     pub fn send_space(&self) -> usize {
-        self.send_limit().saturating_sub(self.send.buffer.bytes())
+        self.send_space_ahead(SEND_AHEAD)
+    }
+
+    /// Bytes that may be written now by an application that works ahead of the windows by so many
+    /// bytes only.
+    pub fn send_space_ahead(&self, ahead: usize) -> usize {
+        self.send_limit(ahead.min(SEND_AHEAD)).saturating_sub(self.send.buffer.bytes())
     }
 
     /// The send buffer's size: what the windows can have in flight, and as much again, for the
     /// window that the next ACKs open must not find it empty; more that is in flight while a hole is
     /// repaired; and some to work ahead.
-    fn send_limit(&self) -> usize {
+    fn send_limit(&self, ahead: usize) -> usize {
         let window = 2 * self.send.window().min(self.send.flow_window());
         let packets = window.max(self.send.buffer.in_flight()) as usize;
-        (packets * self.payload_size() + SEND_AHEAD).min(self.config.send_memory)
+        (packets * self.payload_size() + ahead).min(self.config.send_memory)
     }
 
     fn check_sendable(&mut self, mode: Mode) -> Result<(), SendError> {
@@ -441,7 +447,7 @@ impl Connection {
             in_flight: self.send.buffer.in_flight(),
             capacity: self.capacity * bits,
             arrival_rate: self.arrival_rate * bits,
-            send_buffer: (self.send.buffer.bytes(), self.send_limit()),
+            send_buffer: (self.send.buffer.bytes(), self.send_limit(SEND_AHEAD)),
             receive_buffer: (self.receive.stored(), capacity),
             receive_memory: self.receive.pinned(),
             reorder_tolerance: self.receive.gaps.tolerance(),

@@ -26,12 +26,15 @@ impl Scenario {
     pub(crate) fn build(&self) -> Simulation {
         let mut seeds = Rng::new(self.seed);
         let round_trips = self.round_trips();
-        let mut network = self.network(|index| {
-            let spec = &self.links[index];
-            // Read before with another round trip, so that it can be read.
-            let queue = QueueConfig::parse(&spec.queue, round_trips[index]);
-            LinkConfig { queue: queue.unwrap_or_default(), ..spec.config.clone() }
-        }, || seeds.next_u64());
+        let mut network = self.network(
+            |index| {
+                let spec = &self.links[index];
+                // Read before with another round trip, so that it can be read.
+                let queue = QueueConfig::parse(&spec.queue, round_trips[index]);
+                LinkConfig { queue: queue.unwrap_or_default(), ..spec.config.clone() }
+            },
+            || seeds.next_u64(),
+        );
         let agents = (0..self.flows.len()).flat_map(|number| {
             let flow = &self.flows[number];
             let [from, to] = self.agents(number, flow, &mut seeds);

@@ -206,7 +206,8 @@ impl Recording {
         let record = &mut self.flows[number];
         // A flow that begins or ends while the others are measured is measured over its own time.
         let from = self.scenario.measure.0.max(spec.start);
-        let to = spec.stop.map_or(self.scenario.measure.1, |stop| stop.min(self.scenario.measure.1));
+        let to =
+            spec.stop.map_or(self.scenario.measure.1, |stop| stop.min(self.scenario.measure.1));
         let measured = to.saturating_sub(from).as_secs_f64();
         let delivered = (record.measured[1] - record.measured[0]) as f64 * 8.0;
         let throughput = if measured > 0.0 { delivered / measured } else { 0.0 };

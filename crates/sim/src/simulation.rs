@@ -9,7 +9,7 @@ use crate::cbr::{CbrSource, Counter};
 use crate::network::{LinkId, Network, NodeId};
 use crate::packet::{Content, Packet};
 use crate::schedule::{Schedule, Who};
-use crate::udt::UdtAgent;
+use crate::udt::{Scratch, UdtAgent};
 
 /// An agent's number: one end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +52,7 @@ pub struct Simulation {
     events: u64,
     /// What an agent sends in its turn.
     outgoing: Vec<Packet>,
+    scratch: Scratch,
 }
 
 impl Simulation {
@@ -70,6 +71,7 @@ impl Simulation {
             packets: 0,
             events: 0,
             outgoing: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 
@@ -159,7 +161,7 @@ impl Simulation {
         let (node, outgoing) = (*node, &mut self.outgoing);
         let mut send = |packet| outgoing.push(packet);
         let due = match agent {
-            Agent::Udt(agent) => agent.turn(self.now, &mut send),
+            Agent::Udt(agent) => agent.turn(self.now, &mut self.scratch, &mut send),
             Agent::Cbr(source) => source.turn(self.now, &mut send),
             Agent::Counter(_) => None,
         };

@@ -14,14 +14,21 @@ use crate::simulation::{AgentId, Sent};
 /// What is sent: the same bytes again and again, by reference.
 static PAYLOAD: [u8; 1 << 20] = [0; 1 << 20];
 const PORT: u16 = 9000;
+/// Packets that the application writes beyond what the windows can take.
+const AHEAD: usize = 64;
+
+/// What the engine fills, one for all agents: each of their own would be cold when its turn comes.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    transmit: Transmit,
+    chunks: Chunks,
+}
 
 /// One end.
 #[derive(Debug)]
 pub struct UdtAgent {
     own: AgentId,
     endpoint: Endpoint,
-    transmit: Transmit,
-    chunks: Chunks,
     connection: Option<ConnectionId>,
     role: Role,
     /// Bytes that the application has read.
@@ -72,8 +79,6 @@ impl UdtAgent {
         UdtAgent {
             own,
             endpoint: Endpoint::new(Time::ZERO, seed),
-            transmit: Transmit::new(),
-            chunks: Chunks::default(),
             connection: None,
             role,
             received: 0,
@@ -112,12 +117,18 @@ impl UdtAgent {
     }
 
     /// Lets happen what is due, and hands what is to be sent to `send`. Returns when to come again.
-    pub fn turn(&mut self, now: Time, send: &mut dyn FnMut(Packet)) -> Option<Time> {
+    pub fn turn(
+        &mut self,
+        now: Time,
+        scratch: &mut Scratch,
+        send: &mut dyn FnMut(Packet),
+    ) -> Option<Time> {
         self.endpoint.handle_timeout(now);
-        self.run_application(now);
-        while self.endpoint.poll_transmit(now, &mut self.transmit) {
-            let to = agent(self.transmit.to());
-            for (header, payload) in self.transmit.packets() {
+        self.run_application(now, &mut scratch.chunks);
+        let transmit = &mut scratch.transmit;
+        while self.endpoint.poll_transmit(now, transmit) {
+            let to = agent(transmit.to());
+            for (header, payload) in transmit.packets() {
                 send(Packet { from: self.own, to, content: Content::Udt { header, payload } });
             }
         }
@@ -131,7 +142,7 @@ impl UdtAgent {
         due
     }
 
-    fn run_application(&mut self, now: Time) {
+    fn run_application(&mut self, now: Time, chunks: &mut Chunks) {
         while let Some((id, _)) = self.endpoint.poll_event() {
             self.connection.get_or_insert(id);
         }
@@ -148,14 +159,13 @@ impl UdtAgent {
         let Some(id) = self.connection else { return };
         match &mut self.role {
             Role::Receiver => {
-                let chunks = &mut self.chunks;
                 self.endpoint.update(id, |c| {
                     if c.mode() == Mode::Stream && c.readable() {
                         c.read(usize::MAX, chunks);
                     }
                 });
-                self.received += self.chunks.len() as u64;
-                self.chunks = Chunks::default();
+                self.received += chunks.len() as u64;
+                chunks.clear();
             }
             Role::Sender { stop, left, .. } => {
                 let (stop, left) = (*stop, left);
@@ -163,8 +173,16 @@ impl UdtAgent {
                     if c.close_reason().is_some() {
                         return;
                     }
-                    while now < stop && *left != Some(0) && c.send_space() > 0 {
-                        let most = left.unwrap_or(u64::MAX).min(PAYLOAD.len() as u64) as usize;
+                    let ahead = AHEAD * c.payload_size();
+                    while now < stop && *left != Some(0) {
+                        // Only what the windows may take soon: what lies about is cold when its
+                        // turn comes.
+                        let missing = c.send_space_ahead(ahead);
+                        if missing < c.payload_size() {
+                            break;
+                        }
+                        let most = left.unwrap_or(u64::MAX).min(PAYLOAD.len().min(missing) as u64);
+                        let most = most as usize;
                         // Whole packets, so that none is filled up by copying.
                         let whole = most / c.payload_size() * c.payload_size();
                         let count = if whole > 0 { whole } else { most };

@@ -15,7 +15,8 @@ const LINK: &str = "duration = \"2s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate 
 
 #[test]
 fn one_flow_runs() {
-    let scenario = scenario(&format!("{LINK}delay = \"5ms\"\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n"));
+    let scenario =
+        scenario(&format!("{LINK}delay = \"5ms\"\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n"));
     assert!(matches!(scenario.flows[0].protocol, Protocol::Udt(_)));
     let report = scenario.run();
     assert_eq!(report.flows[0].series.len(), 100);

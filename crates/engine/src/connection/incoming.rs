@@ -7,7 +7,7 @@ use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Pack
 
 use super::governor::PERIOD_MEASURED_OVER;
 use super::outgoing::MAX_NAK_RANGES;
-use super::{CloseReason, Connection, Life};
+use super::{CloseReason, Connection, Life, SEND_AHEAD};
 use crate::receive::Payload;
 use crate::send::AckOutcome;
 
@@ -207,7 +207,7 @@ impl Connection {
         if self.send.buffer.is_empty() {
             self.events.flushed = true;
         }
-        if self.was_full && self.send_space() >= self.send_limit() / 4 {
+        if self.was_full && self.send_space() >= self.send_limit(SEND_AHEAD) / 4 {
             self.was_full = false;
             self.events.writable = true;
         }

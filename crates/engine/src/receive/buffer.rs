@@ -98,6 +98,13 @@ impl Chunks {
         self.len == 0
     }
 
+    /// Lets go of them, and keeps the room for others.
+    pub fn clear(&mut self) {
+        self.batches.clear();
+        self.pieces.clear();
+        self.len = 0;
+    }
+
     /// Copies to `out` what fits and removes it; returns how much.
     pub fn copy_to(&mut self, out: &mut [u8]) -> usize {
         let mut filled = 0;

@@ -44,9 +44,8 @@ fn substitute(text: &str, variables: &Variables) -> Result<String, String> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
         result.push_str(before);
-        let end = after
-            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-            .unwrap_or(after.len());
+        let end =
+            after.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(after.len());
         let (name, behind) = after.split_at(end);
         let value = variables.get(name).ok_or_else(|| unknown(name, variables))?;
         result.push_str(value);
@@ -78,7 +77,8 @@ mod tests {
 
     #[test]
     fn values() {
-        let pairs = [("rtt", "10ms"), ("rate", "1.5G"), ("n", "3"), ("loss", "1e-4"), ("cc", "udt")];
+        let pairs =
+            [("rtt", "10ms"), ("rate", "1.5G"), ("n", "3"), ("loss", "1e-4"), ("cc", "udt")];
         let variables = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         let value = |text: &str| evaluate(text, &variables);
         assert_eq!(value("100M"), Ok("100M".into()));
@@ -88,10 +88,7 @@ mod tests {
         assert_eq!(value("$loss * 10"), Ok("0.001".into()));
         assert_eq!(value("$cc:noisy"), Ok("udt:noisy".into()));
         assert_eq!(value("flow $n of many"), Ok("flow 3 of many".into()));
-        assert_eq!(
-            value("$rt").unwrap_err(),
-            "there is no variable '$rt'; did you mean 'rtt'?"
-        );
+        assert_eq!(value("$rt").unwrap_err(), "there is no variable '$rt'; did you mean 'rtt'?");
         assert_eq!(value("$cc * 2").unwrap_err(), "'udt' in 'udt * 2' is not a number");
         for bad in ["$rtt /", "$rtt / 0", "$rtt * 2ms", "$n / x"] {
             assert!(value(bad).is_err(), "{bad}");

@@ -44,7 +44,9 @@ pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Optio
         section.reader().problem(section.span(), "'stop' must be later than 'start'");
     }
     if matches!(protocol, Protocol::TcpArrivals { .. }) && bytes.is_none() {
-        section.reader().problem(section.span(), "'arrivals' needs 'bytes': the size of a transfer");
+        section
+            .reader()
+            .problem(section.span(), "'arrivals' needs 'bytes': the size of a transfer");
     }
     let count = count.unwrap_or(1);
     let base = name.unwrap_or_else(|| {

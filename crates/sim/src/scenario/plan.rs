@@ -88,8 +88,7 @@ impl Plan {
     pub fn point(&self, number: u64) -> Result<Point, Problems> {
         let (combination, repetition) = (number / self.seeds, number % self.seeds);
         let document = document(&self.text)?;
-        let scenario =
-            self.scenario(&document, combination, repetition).map_err(Problems::of)?;
+        let scenario = self.scenario(&document, combination, repetition).map_err(Problems::of)?;
         let values = self.values(combination).into_iter().map(|(_, value)| value).collect();
         Ok(Point { values, repetition, scenario })
     }
@@ -181,7 +180,8 @@ impl Plan {
                 let known: BTreeMap<_, _> = set.iter().collect();
                 let known: Vec<&str> = known.keys().map(|name| name.as_str()).collect();
                 let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-                let message = format!("--set {name}: the file has no such variable; it has {known}");
+                let message =
+                    format!("--set {name}: the file has no such variable; it has {known}");
                 reader.problem(&(0..0), message);
             }
             set.insert(name.clone(), value.clone());
