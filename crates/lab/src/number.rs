@@ -101,7 +101,7 @@ mod tests {
                 .map(shown),
             ["0", "0.5", "941.2", "12345", "100", "0.0001235", "1.5e-7", "-2.5", "0", "-"]
         );
-        assert_eq!(with_interval(941.234, 3.14), "941.2 ± 3.1");
+        assert_eq!(with_interval(941.234, 3.12), "941.2 ± 3.1");
         assert_eq!(with_interval(0.5, 0.001_234), "0.5000 ± 0.0012");
         assert_eq!(with_interval(12_345.6, 123.0), "12346 ± 123");
         assert_eq!(with_interval(2.0, 0.0), "2 ± 0");

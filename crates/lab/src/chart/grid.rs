@@ -2,9 +2,9 @@
 
 use super::canvas::{Anchor, Area, Canvas, Colour, INK, Lettering, WHITE};
 use super::panel::{LABEL, MARGIN, TICK, WIDTH, draw_below, draw_beside, draw_head, finish};
-use super::ticks::{Padding, Span, Ticks, titled, written_alone};
+use super::ticks::{Padding, Span, Ticks, is_base, titled, written_with};
 use super::{Axis, Grid};
-use crate::number::significant;
+use crate::number::{exponent, fixed};
 
 const EMPTY: Colour = Colour(0xec, 0xec, 0xec);
 /// Width of the bar that tells what the colours mean.
@@ -76,7 +76,7 @@ fn values(grid: &Grid) -> impl Iterator<Item = f64> {
 
 /// The quantity's values at the places of their cells.
 fn ticks(axis: &Axis, values: &[f64]) -> Ticks {
-    let text = |value: &f64| written_alone(*value, &axis.unit);
+    let text = |value: &f64| written_with(*value, &axis.unit, 3);
     let major = values.iter().enumerate().map(|(place, v)| (place as f64, text(v))).collect();
     // Seconds stand beside each number.
     let unit = if axis.unit == "s" { "" } else { &axis.unit };
@@ -86,31 +86,38 @@ fn ticks(axis: &Axis, values: &[f64]) -> Ticks {
 /// How numbers are written into cells.
 struct Texts {
     size: f64,
-    /// What the unit's prefix stands for.
     unit: String,
+    /// Significant ones.
     digits: usize,
+    /// So many in all cells, if their numbers are of one size.
+    decimals: Option<usize>,
 }
 
 impl Texts {
     /// As large and with as many digits as cells have room for.
     fn of(grid: &Grid, room: f64) -> Self {
-        let unit = grid.value.unit.clone();
-        for (size, digits) in [(13.0, 3), (11.0, 3), (10.0, 3), (10.0, 2), (9.0, 2), (8.0, 2)] {
-            let texts = Texts { size, unit: unit.clone(), digits };
-            let fits = |value| Lettering::new(size, INK).width(&texts.text(value)) <= room;
-            if values(grid).all(fits) {
-                return texts;
-            }
-        }
-        Texts { size: 7.0, unit, digits: 2 }
+        let largest = values(grid).fold(0.0, |largest: f64, value| largest.max(value.abs()));
+        let alike = values(grid).all(|value| value == 0.0 || value.abs() >= largest / 50.0);
+        let alike = alike && (1e-3..1e6).contains(&largest) && !is_base(&grid.value.unit);
+        let with = |size: f64, digits: usize| {
+            let unit = grid.value.unit.clone();
+            let decimals = usize::try_from(digits as i32 - 1 - exponent(largest)).unwrap_or(0);
+            Texts { size, unit, digits, decimals: alike.then_some(decimals) }
+        };
+        let sizes = [(13.0, 3), (11.0, 3), (10.0, 3), (10.0, 2), (9.0, 2), (8.0, 2)];
+        let mut all = sizes.into_iter().map(|(size, digits)| with(size, digits));
+        let fits = |texts: &Texts| {
+            let lettering = Lettering::new(texts.size, INK);
+            values(grid).all(|value| lettering.width(&texts.text(value)) <= room)
+        };
+        all.find(fits).unwrap_or_else(|| with(7.0, 2))
     }
 
     fn text(&self, value: f64) -> String {
-        if matches!(self.unit.as_str(), "s" | "b/s" | "bit/s" | "B" | "B/s" | "Hz") {
-            let rounded = significant(value, self.digits).parse().unwrap_or(value);
-            return written_alone(rounded, &self.unit);
+        match self.decimals {
+            Some(decimals) => fixed(value, decimals),
+            None => written_with(value, &self.unit, self.digits),
         }
-        significant(value, self.digits)
     }
 
     fn draw(&self, canvas: &mut Canvas, cell: Area, value: Option<f64>, span: Span) {
@@ -169,4 +176,80 @@ fn over(fill: Colour) -> Colour {
     };
     let luminance = 0.2126 * part(fill.0) + 0.7152 * part(fill.1) + 0.0722 * part(fill.2);
     if luminance > 0.22 { INK } else { WHITE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::Figure;
+
+    fn example() -> Grid {
+        Grid {
+            title: "Utilisation".into(),
+            x: Axis::log("link rate", "b/s"),
+            y: Axis::log("RTT", "s"),
+            xs: vec![1e6, 1e9],
+            ys: vec![1e-3, 1e-1],
+            cells: vec![vec![Some(0.5), Some(0.123)], vec![Some(0.999), None]],
+            value: Axis::linear("utilisation", "").between(0.0, 1.0),
+            ..Grid::default()
+        }
+    }
+
+    #[test]
+    fn each_cell_has_its_number() {
+        let text = Figure::from(example()).svg();
+        roxmltree::Document::parse(&text).unwrap();
+        for label in [
+            ">0.500<",
+            ">0.123<",
+            ">0.999<",
+            ">–<",
+            ">1M<",
+            ">1G<",
+            ">1 ms<",
+            ">100 ms<",
+            ">RTT<",
+            ">link rate (b/s)<",
+            ">utilisation<",
+        ] {
+            assert!(text.contains(label), "{label} in {text}");
+        }
+        assert_eq!(Figure::from(example()).table().rows.len(), 4);
+    }
+
+    #[test]
+    fn numbers_of_many_sizes_have_few_digits() {
+        let throughput = Grid {
+            cells: vec![vec![Some(1_234_567.0), Some(9.876e8)]],
+            value: Axis::log("throughput", "b/s"),
+            ..example()
+        };
+        let text = Figure::from(throughput).svg();
+        assert!(text.contains(">1.23M<") && text.contains(">988M<"), "{text}");
+        let ratio = Grid {
+            cells: vec![vec![Some(0.012_34), Some(56.78)]],
+            value: Axis::log("ratio", ""),
+            ..example()
+        };
+        let text = Figure::from(ratio).svg();
+        assert!(text.contains(">0.0123<") && text.contains(">56.8<"), "{text}");
+    }
+
+    #[test]
+    fn a_grid_of_nothing_is_a_picture_too() {
+        assert!(Figure::from(Grid::default()).svg().ends_with("</svg>\n"));
+        let ragged = Grid { cells: vec![vec![Some(f64::NAN)]], ..example() };
+        assert_eq!(Figure::from(ragged).svg().matches(">–<").count(), 4);
+    }
+
+    #[test]
+    fn colours_reach_from_end_to_end() {
+        assert_eq!(colour(0.0), COLOURS[0]);
+        assert_eq!(colour(1.0), COLOURS[8]);
+        assert_eq!(colour(7.0), COLOURS[8]);
+        assert_eq!(colour(0.5), COLOURS[4]);
+        assert_eq!(colour(f64::NAN), EMPTY);
+        assert_eq!((over(COLOURS[0]), over(COLOURS[8])), (WHITE, INK));
+    }
 }

@@ -112,7 +112,7 @@ fn draw(title: &str, subtitle: &str, charts: &[Chart], x: Span, height: f64) -> 
         .iter()
         .map(|chart| {
             let y = Span::of(&chart.y, ys(chart), Padding(0.05));
-            let ticks = y.ticks(&chart.y, (height / 48.0) as usize);
+            let ticks = y.ticks(&chart.y, ((height + 110.0) / 55.0) as usize);
             (chart, y, ticks)
         })
         .collect();
@@ -129,7 +129,7 @@ fn draw(title: &str, subtitle: &str, charts: &[Chart], x: Span, height: f64) -> 
             }
         }
         top = draw_legend(&mut canvas, chart, top);
-        top = draw_moments(&mut canvas, chart, x, (left, right), top) + 6.0;
+        top = draw_moments(&mut canvas, chart, x, (left, right), top) + 8.0;
         let area = Area { left, top, right, bottom: top + height };
         let field = Field { area, x, y: *y };
         if let Some(x_ticks) = &x_ticks {
@@ -240,15 +240,16 @@ pub fn draw_below(
     place: impl Fn(f64) -> f64,
     field: Area,
 ) -> f64 {
-    let mut free = f64::NEG_INFINITY;
-    for (value, text) in &ticks.major {
-        let half = TICK.width(text) / 2.0;
-        let x = place(*value);
-        if x - half < free {
-            continue;
-        }
-        free = x + half + 6.0;
-        canvas.text((x, field.bottom + 20.0), text.clone(), TICK.anchor(Anchor::Middle));
+    let places: Vec<(f64, f64)> =
+        ticks.major.iter().map(|(value, text)| (place(*value), TICK.width(text) / 2.0)).collect();
+    // Every one, every second and so on, until they have room.
+    let fit = |every: &usize| {
+        let shown: Vec<_> = places.iter().step_by(*every).collect();
+        shown.windows(2).all(|pair| pair[0].0 + pair[0].1 + 4.0 <= pair[1].0 - pair[1].1)
+    };
+    let every = (1..=places.len()).find(fit).unwrap_or(1);
+    for ((x, _), (_, text)) in places.iter().zip(&ticks.major).step_by(every) {
+        canvas.text((*x, field.bottom + 20.0), text.clone(), TICK.anchor(Anchor::Middle));
     }
     let mut y = field.bottom + 26.0;
     let middle = (field.left + field.right) / 2.0;
@@ -376,16 +377,14 @@ impl Field {
     fn draw_error(&self, canvas: &mut Canvas, (x, y): (f64, f64), error: f64, colour: Colour) {
         let (x_at, high) = self.place((x, y + error));
         let (_, low) = self.place((x, y - error));
-        // On a logarithmic axis, a bar to zero or below ends at the axis.
-        let low = if low.is_nan() { self.area.bottom } else { low };
-        if !x_at.is_finite() || !high.is_finite() || !self.holds((x_at, self.area.top)) {
-            return;
-        }
         let Area { top, bottom, .. } = self.area;
-        if low < top || high > bottom {
+        // On a logarithmic axis, a bar to zero or below ends at the axis.
+        let to = if low.is_nan() { bottom } else { low.min(bottom) };
+        let seen = x_at.is_finite() && self.holds((x_at, top)) && high <= bottom && to >= top;
+        if !seen {
             return;
         }
-        canvas.line((x_at, high.max(top)), (x_at, low.min(bottom)), colour, 1.3);
+        canvas.line((x_at, high.max(top)), (x_at, to), colour, 1.3);
         for end in [high, low].into_iter().filter(|end| (top..=bottom).contains(end)) {
             canvas.line((x_at - 4.5, end), (x_at + 4.5, end), colour, 1.3);
         }
@@ -501,4 +500,180 @@ fn segment_within(from: Point, to: Point, area: Area) -> Option<(Point, Point)> 
     let first = if begin == 0.0 { from } else { at(begin) };
     let last = if end == 1.0 { to } else { at(end) };
     (begin <= end).then_some((first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Axis, Figure};
+    use super::*;
+
+    fn example() -> Chart {
+        Chart {
+            title: "Title & more".into(),
+            subtitle: "200 Mb/s".into(),
+            x: Axis::linear("time", "s"),
+            y: Axis::linear("throughput", "b/s"),
+            series: vec![
+                Series::line("one", vec![(0.0, 0.0), (1.0, 1e8), (2.0, 1.5e8)]),
+                Series::published("two", vec![(0.0, 0.0), (2.0, 2e7)]),
+            ],
+            references: vec![Reference::horizontal(2e8, "line rate")],
+        }
+    }
+
+    /// All texts with the boxes they fill, those that are upright.
+    fn texts(canvas: &Canvas) -> Vec<(String, Area)> {
+        let upright = |shape: &Shape| match shape {
+            Shape::Text { at, content, lettering } if !lettering.upwards => {
+                let width = lettering.width(content);
+                let left = match lettering.anchor {
+                    Anchor::Start => at.0,
+                    Anchor::Middle => at.0 - width / 2.0,
+                    Anchor::End => at.0 - width,
+                };
+                let top = at.1 - lettering.size * 0.73;
+                Some((content.clone(), Area { left, top, right: left + width, bottom: at.1 }))
+            }
+            _ => None,
+        };
+        canvas.shapes.iter().filter_map(upright).collect()
+    }
+
+    fn assert_readable(canvas: &Canvas) {
+        let texts = texts(canvas);
+        for (index, (text, a)) in texts.iter().enumerate() {
+            assert!(
+                a.left >= 0.0
+                    && a.top >= 0.0
+                    && a.right <= canvas.width
+                    && a.bottom <= canvas.height,
+                "{text} is cut off"
+            );
+            for (other, b) in &texts[index + 1..] {
+                let apart = a.right <= b.left
+                    || b.right <= a.left
+                    || a.bottom <= b.top
+                    || b.bottom <= a.top;
+                assert!(apart, "{text} and {other} overlap");
+            }
+        }
+    }
+
+    #[test]
+    fn everything_is_in_the_picture() {
+        let text = Figure::from(example()).svg();
+        roxmltree::Document::parse(&text).unwrap();
+        for label in
+            ["Title &amp; more", "200 Mb/s", "time (s)", "throughput (Mb/s)", "one", "line rate"]
+        {
+            assert!(text.contains(label), "{label} in {text}");
+        }
+        // Once in the legend and once as a curve; the second series has marks too.
+        assert_eq!(text.matches("stroke=\"#0072b2\"").count(), 2, "{text}");
+        assert_eq!(text.matches("stroke=\"#d55e00\"").count(), 2, "{text}");
+        assert_eq!(text.matches("polygon").count(), 2 * 3, "{text}");
+        assert_readable(&chart(&example()));
+    }
+
+    #[test]
+    fn a_picture_is_the_same_each_time() {
+        let figure = Figure::from(example());
+        assert_eq!(figure.svg(), figure.svg());
+        assert_eq!(figure.png(), figure.png());
+    }
+
+    #[test]
+    fn a_picture_of_nothing_is_one_too() {
+        let empty = Chart { series: Vec::new(), references: Vec::new(), ..example() };
+        assert!(Figure::from(empty.clone()).svg().contains("time (s)"));
+        let point = Series::both("point", vec![(0.0, 0.0)]);
+        assert!(Figure::from(Chart { series: vec![point], ..empty }).svg().contains("point"));
+        assert!(Figure::from(Panels::default()).svg().starts_with("<svg"));
+        assert_readable(&chart(&Chart::default()));
+    }
+
+    #[test]
+    fn long_and_many_texts_stay_apart_and_inside() {
+        let line = |number| Series::both(format!("a rather long label {number}"), vec![(1.0, 2.0)]);
+        let at = |value: f64| Reference::vertical(value, format!("a moment at {value} seconds"));
+        let level = |value: f64| Reference::horizontal(value, format!("a limit that is {value}"));
+        let crowded = Chart {
+            title: "A title of very many words ".repeat(8),
+            subtitle: "A long description of conditions ".repeat(10),
+            x: Axis::log("a quantity", "s"),
+            series: (0..12).map(line).collect(),
+            references: [1.0, 1.5, 1.6, 9.0]
+                .map(at)
+                .into_iter()
+                .chain([5.0, 5.01, 5.02].map(level))
+                .collect(),
+            ..example()
+        };
+        assert_readable(&chart(&crowded));
+        let several = Panels { charts: vec![crowded; 3], ..Panels::default() };
+        assert_readable(&panels(&several));
+    }
+
+    #[test]
+    fn panels_are_in_line() {
+        let wide = Chart { y: Axis::linear("", ""), ..example() };
+        let canvas = panels(&Panels { charts: vec![example(), wide], ..Panels::default() });
+        let frames: Vec<&Vec<Point>> = canvas
+            .shapes
+            .iter()
+            .filter_map(|shape| match shape {
+                Shape::Path { points, colour: FRAME, .. } if points.len() == 3 => Some(points),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(frames.len(), 2);
+        assert_eq!(frames[0][0].0, frames[1][0].0);
+        assert_eq!(frames[0][2].0, frames[1][2].0);
+        assert!(frames[0][2].1 < frames[1][0].1);
+        // What they share is written once.
+        let named = |(text, _): &(String, Area)| text == "time (s)";
+        assert_eq!(texts(&canvas).iter().filter(|text| named(text)).count(), 1);
+    }
+
+    #[test]
+    fn lines_end_at_the_edge_of_the_field() {
+        let area = Area { left: 0.0, top: 0.0, right: 10.0, bottom: 10.0 };
+        let zigzag = [
+            (-5.0, 5.0),
+            (5.0, 5.0),
+            (5.0, 25.0),
+            (5.0, 2.0),
+            (f64::NAN, 1.0),
+            (6.0, 1.0),
+            (7.0, 1.0),
+        ];
+        assert_eq!(
+            clipped(&zigzag, area),
+            [
+                vec![(0.0, 5.0), (5.0, 5.0), (5.0, 10.0)],
+                vec![(5.0, 10.0), (5.0, 2.0)],
+                vec![(6.0, 1.0), (7.0, 1.0)],
+            ]
+        );
+        assert!(clipped(&[(-1.0, -1.0), (-1.0, 11.0)], area).is_empty());
+    }
+
+    #[test]
+    fn bars_of_errors_end_at_the_edge_too() {
+        let mut canvas = Canvas::new(10.0, 10.0, "");
+        let before = canvas.shapes.len();
+        let span = |scale| Span { low: 1.0, high: 100.0, scale };
+        let field = Field {
+            area: Area { left: 0.0, top: 0.0, right: 100.0, bottom: 100.0 },
+            x: span(crate::chart::Scale::Linear),
+            y: span(crate::chart::Scale::Log),
+        };
+        field.draw_error(&mut canvas, (50.0, 10.0), 20.0, INK);
+        let Shape::Path { points, .. } = &canvas.shapes[before] else { panic!("no bar") };
+        assert_eq!(points[1].1, 100.0);
+        // The bar and its upper end.
+        assert_eq!(canvas.shapes.len(), before + 2);
+        field.draw_error(&mut canvas, (50.0, f64::NAN), 1.0, INK);
+        assert_eq!(canvas.shapes.len(), before + 2);
+    }
 }

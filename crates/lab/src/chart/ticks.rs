@@ -184,7 +184,7 @@ fn power_of_ten(power: i32) -> f64 {
 }
 
 /// Whether `unit` takes prefixes.
-fn is_base(unit: &str) -> bool {
+pub fn is_base(unit: &str) -> bool {
     matches!(unit, "s" | "b/s" | "bit/s" | "B" | "B/s" | "Hz")
 }
 
@@ -220,15 +220,20 @@ fn prefix(power: i32) -> &'static str {
 
 /// A number that stands for itself: `10 ms`, `100k`, `0.01`.
 pub fn written_alone(value: f64, unit: &str) -> String {
+    written_with(value, unit, 6)
+}
+
+/// As [`written_alone`], with so many significant digits.
+pub fn written_with(value: f64, unit: &str, digits: usize) -> String {
     let counted = unit.is_empty() || unit == "packets";
     if is_base(unit) || (counted && value.abs() >= 1e4) {
         let power = prefix_power(value, unit);
-        let number = significant(value / power_of_ten(power), 4);
+        let number = significant(value / power_of_ten(power), digits.min(4));
         let space = if unit == "s" { " " } else { "" };
         let shown_unit = if unit == "s" { unit } else { "" };
         return format!("{number}{space}{}{shown_unit}", prefix(power));
     }
-    significant(value, 6)
+    significant(value, digits)
 }
 
 #[cfg(test)]
