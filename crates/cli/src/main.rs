@@ -7,7 +7,6 @@ mod interrupt;
 mod output;
 mod perf;
 mod pipe;
-mod plot;
 mod transfer;
 mod transport;
 mod units;

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use farhaul_lab::chart::{Axis, Chart, Figure, Reference, Series as Curve};
 use farhaul_link::{Jitter, LinkConfig, LossModel, Probability, Rate};
 use serde::Serialize;
 
 use super::compare::Comparison;
 use super::series::{SAMPLE_EVERY_S, Series};
 use super::tree::Made;
-use crate::plot::{Level, Line, Plot, svg};
 use crate::units::{show_rate, show_size};
 
 /// The document that `--json` prints.
@@ -91,7 +91,7 @@ impl Report {
     /// Writes the picture and the numbers behind it.
     pub fn write_files(&self) -> Result<()> {
         let write = |path: &str, text: &str| fs::write(path, text).context(path.to_owned());
-        write(&self.plot, &svg(&self.picture())?)?;
+        write(&self.plot, &Figure::from(self.picture()).svg())?;
         write(&self.csv, &self.table())
     }
 
@@ -164,22 +164,22 @@ impl Report {
         std::iter::once(&self.farhaul).chain(&self.tcp)
     }
 
-    fn picture(&self) -> Plot {
+    fn picture(&self) -> Chart {
         // Means over two samples, and over more where the picture has no room for so many points.
         let longest = self.runs().map(|run| run.series.seconds()).fold(0.0, f64::max);
         let span = (longest / 200.0).max(2.0 * SAMPLE_EVERY_S);
         let span = if longest < 10.0 * SAMPLE_EVERY_S { SAMPLE_EVERY_S } else { span };
-        let level = |bits: u64| Level { label: "line rate".into(), value: bits as f64 / 1e6 };
-        Plot {
+        let limit = |bits: u64| Reference::horizontal(bits as f64, "line rate");
+        Chart {
             title: "Throughput of farhaul and kernel TCP".into(),
             subtitle: self.path.description.clone(),
-            x_label: "time, seconds".into(),
-            y_label: "through the path, Mb/s".into(),
-            lines: self
+            x: Axis::linear("time", "s"),
+            y: Axis::linear("through the path", "b/s"),
+            series: self
                 .runs()
-                .map(|run| Line { label: run.name.clone(), points: run.series.curve(span) })
+                .map(|run| Curve::line(run.name.clone(), run.series.curve(span)))
                 .collect(),
-            levels: self.path.bits_per_second.map(level).into_iter().collect(),
+            references: self.path.bits_per_second.map(limit).into_iter().collect(),
         }
     }
 
@@ -188,7 +188,7 @@ impl Report {
         let mut out = "run,start_s,end_s,bytes,megabits_per_second\n".to_owned();
         for run in self.runs() {
             for span in run.series.spans() {
-                let rate = span.megabits_per_second();
+                let rate = span.bits_per_second() / 1e6;
                 // Writing to a string cannot fail.
                 let _ = writeln!(
                     out,
@@ -414,7 +414,7 @@ mod tests {
         );
         assert_eq!(table.lines().count(), 3);
         let picture = report().picture();
-        assert_eq!(picture.lines.len(), 2);
-        assert_eq!(picture.levels[0].value, 200.0);
+        assert_eq!(picture.series.len(), 2);
+        assert_eq!(picture.references[0].value, 200e6);
     }
 }

@@ -59,7 +59,7 @@ impl Series {
         })
     }
 
-    /// A curve of the rate in Mb/s, each point the mean over `span_s` seconds, about, and in their
+    /// A curve of the rate in bits a second, each point the mean over `span_s` seconds, about, and in their
     /// middle. Begins at zero.
     pub fn curve(&self, span_s: f64) -> Vec<(f64, f64)> {
         let mut points = vec![(0.0, 0.0)];
@@ -73,13 +73,13 @@ impl Series {
             if joined.end - joined.start + SAMPLE_EVERY_S / 2.0 < span_s {
                 sum = Some(joined);
             } else {
-                points.push(((joined.start + joined.end) / 2.0, joined.megabits_per_second()));
+                points.push(((joined.start + joined.end) / 2.0, joined.bits_per_second()));
                 sum = None;
             }
         }
         // What is left at the end counts if it is no sliver, whose rate would be a matter of chance.
         if let Some(rest) = sum.filter(|rest| rest.end - rest.start >= span_s / 2.0) {
-            points.push(((rest.start + rest.end) / 2.0, rest.megabits_per_second()));
+            points.push(((rest.start + rest.end) / 2.0, rest.bits_per_second()));
         }
         points
     }
@@ -92,9 +92,9 @@ impl Series {
 
 impl Span {
     /// The mean rate.
-    pub fn megabits_per_second(&self) -> f64 {
+    pub fn bits_per_second(&self) -> f64 {
         let seconds = self.end - self.start;
-        if seconds > 0.0 { self.bytes as f64 * 8e-6 / seconds } else { 0.0 }
+        if seconds > 0.0 { self.bytes as f64 * 8.0 / seconds } else { 0.0 }
     }
 }
 
@@ -111,9 +111,10 @@ mod tests {
         series
     }
 
+    /// With rates in Mb/s.
     fn rounded(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
         let round = |value: f64| (value * 1e6).round() / 1e6;
-        points.into_iter().map(|(x, y)| (round(x), round(y))).collect()
+        points.into_iter().map(|(x, y)| (round(x), round(y / 1e6))).collect()
     }
 
     #[test]

@@ -1,0 +1,350 @@
+//! Figures: curves, heat maps and panels above each other, as SVG and as PNG.
+//!
+//! Both forms are drawn from one list of shapes, with the metrics of an embedded font. They are the
+//! same bytes for the same data. Legends and labels lie outside the data.
+
+use serde::{Deserialize, Serialize};
+
+use crate::number::{list_or_nan, pairs_or_nan};
+use crate::table::{Cell, Column, Table};
+
+mod canvas;
+mod font;
+mod grid;
+mod panel;
+mod png;
+mod svg;
+mod ticks;
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Figure {
+    /// Curves over common axes.
+    Chart(Chart),
+    /// Values over two quantities.
+    Grid(Grid),
+    /// Charts above each other.
+    Panels(Panels),
+}
+
+/// Curves and points over common axes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Chart {
+    /// What is seen.
+    pub title: String,
+    /// Under what conditions; may be empty.
+    pub subtitle: String,
+    /// What runs to the right.
+    pub x: Axis,
+    /// What runs upwards.
+    pub y: Axis,
+    /// Curves, from the back to the front.
+    pub series: Vec<Series>,
+    /// Limits and moments.
+    pub references: Vec<Reference>,
+}
+
+/// A quantity that a picture spans.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Axis {
+    /// Its name.
+    pub label: String,
+    /// Its unit; may be empty. `s`, `b/s`, `B`, `B/s` and `Hz` get prefixes as numbers demand:
+    /// give seconds and bits a second as they are. Others, such as `Mb/s`, are left alone.
+    pub unit: String,
+    /// How it is laid out.
+    pub scale: Scale,
+    /// From where to where; from the data if none. Data outside is not seen.
+    pub range: Option<(f64, f64)>,
+}
+
+/// How numbers are laid out along an axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// Equal differences have equal lengths. Begins at zero unless the data is far from it.
+    #[default]
+    Linear,
+    /// Equal ratios have equal lengths. Numbers that are not positive are not seen.
+    Log,
+}
+
+/// Points that belong together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// In the order in which they are connected. One that is not finite interrupts the line.
+    #[serde(deserialize_with = "pairs_or_nan")]
+    pub points: Vec<(f64, f64)>,
+    /// Half the heights of the error bars, one for each point; empty for none.
+    #[serde(deserialize_with = "list_or_nan")]
+    pub errors: Vec<f64>,
+    /// What is drawn.
+    pub style: Style,
+    /// Dashed lines and hollow marks, as for what others have published.
+    pub dashed: bool,
+    /// Which colour of the palette; by its place among the series if none. Gives what is published
+    /// the colour of what is measured.
+    pub colour: Option<usize>,
+}
+
+/// What is drawn of a series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// A line through the points.
+    #[default]
+    Line,
+    /// A mark at each point.
+    Points,
+    /// A line, and marks; of very many points only some have one.
+    Both,
+}
+
+/// A straight line across the picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    /// Where it lies on its axis.
+    pub value: f64,
+    /// What it is, written at its end.
+    pub label: String,
+    /// Whether it runs from left to right, at a height, or upwards.
+    pub direction: Direction,
+}
+
+/// How a reference line runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// At a value of the y axis.
+    Horizontal,
+    /// At a value of the x axis.
+    Vertical,
+}
+
+/// Values over two quantities, each a coloured cell with its number: a surface seen from above.
+///
+/// Cells are of one size, in ascending order, whatever the distances of their quantities: values
+/// that grow by a constant factor lie as on logarithmic axes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Grid {
+    /// What is seen.
+    pub title: String,
+    /// Under what conditions; may be empty.
+    pub subtitle: String,
+    /// What runs to the right; its range is not used.
+    pub x: Axis,
+    /// What runs upwards; its range is not used.
+    pub y: Axis,
+    /// Values of x, ascending.
+    pub xs: Vec<f64>,
+    /// Values of y, ascending.
+    pub ys: Vec<f64>,
+    /// A row for each of `ys`, with a value for each of `xs`; those missing are empty cells.
+    pub cells: Vec<Vec<Option<f64>>>,
+    /// What the values are; its range, if any, is what the colours span.
+    pub value: Axis,
+}
+
+/// Charts above each other that share what runs to the right. Their x axes must have one unit and
+/// scale, those of the first chart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Panels {
+    /// What is seen.
+    pub title: String,
+    /// Under what conditions; may be empty.
+    pub subtitle: String,
+    /// From the top to the bottom.
+    pub charts: Vec<Chart>,
+}
+
+impl Axis {
+    /// Equal differences have equal lengths.
+    pub fn linear(label: impl Into<String>, unit: impl Into<String>) -> Self {
+        Axis { label: label.into(), unit: unit.into(), scale: Scale::Linear, range: None }
+    }
+
+    /// Equal ratios have equal lengths.
+    pub fn log(label: impl Into<String>, unit: impl Into<String>) -> Self {
+        Axis { scale: Scale::Log, ..Axis::linear(label, unit) }
+    }
+
+    /// From `low` to `high`, whatever the data.
+    pub fn between(self, low: f64, high: f64) -> Self {
+        Axis { range: Some((low, high)), ..self }
+    }
+
+    /// `throughput (b/s)`.
+    fn title(&self) -> String {
+        ticks::titled(&self.label, &self.unit)
+    }
+
+    fn column(&self) -> Column {
+        Column::new(self.label.clone(), self.unit.clone())
+    }
+}
+
+impl Series {
+    /// A line through `points`.
+    pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Series { name: name.into(), points, ..Series::default() }
+    }
+
+    /// Marks at `points`.
+    pub fn points(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Series { style: Style::Points, ..Series::line(name, points) }
+    }
+
+    /// A line with marks.
+    pub fn both(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Series { style: Style::Both, ..Series::line(name, points) }
+    }
+
+    /// What others have found: a dashed line with hollow marks.
+    pub fn published(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Series { dashed: true, ..Series::both(name, points) }
+    }
+
+    /// With error bars of these half-heights.
+    pub fn with_errors(self, errors: Vec<f64>) -> Self {
+        Series { errors, ..self }
+    }
+
+    /// In the palette's colour of this number.
+    pub fn in_colour(self, colour: usize) -> Self {
+        Series { colour: Some(colour), ..self }
+    }
+}
+
+impl Reference {
+    /// A limit: a line from left to right at `value` of the y axis.
+    pub fn horizontal(value: f64, label: impl Into<String>) -> Self {
+        Reference { value, label: label.into(), direction: Direction::Horizontal }
+    }
+
+    /// A moment: a line upwards at `value` of the x axis.
+    pub fn vertical(value: f64, label: impl Into<String>) -> Self {
+        Reference { value, label: label.into(), direction: Direction::Vertical }
+    }
+}
+
+impl From<Chart> for Figure {
+    fn from(chart: Chart) -> Self {
+        Figure::Chart(chart)
+    }
+}
+
+impl From<Grid> for Figure {
+    fn from(grid: Grid) -> Self {
+        Figure::Grid(grid)
+    }
+}
+
+impl From<Panels> for Figure {
+    fn from(panels: Panels) -> Self {
+        Figure::Panels(panels)
+    }
+}
+
+impl Figure {
+    /// What is seen.
+    pub fn title(&self) -> &str {
+        match self {
+            Figure::Chart(chart) => &chart.title,
+            Figure::Grid(grid) => &grid.title,
+            Figure::Panels(panels) => &panels.title,
+        }
+    }
+
+    /// A complete SVG document, which may also stand inside an HTML page.
+    pub fn svg(&self) -> String {
+        svg::document(&self.canvas())
+    }
+
+    /// A PNG file, with twice as many pixels each way as the SVG.
+    pub fn png(&self) -> Vec<u8> {
+        png::file(&self.canvas())
+    }
+
+    /// The numbers behind the picture, a row a point.
+    pub fn table(&self) -> Table {
+        match self {
+            Figure::Chart(chart) => points(&chart.title, std::slice::from_ref(chart)),
+            Figure::Panels(panels) => points(&panels.title, &panels.charts),
+            Figure::Grid(grid) => cells(grid),
+        }
+    }
+
+    fn canvas(&self) -> canvas::Canvas {
+        match self {
+            Figure::Chart(chart) => panel::chart(chart),
+            Figure::Grid(grid) => grid::grid(grid),
+            Figure::Panels(panels) => panel::panels(panels),
+        }
+    }
+}
+
+fn points(title: &str, charts: &[Chart]) -> Table {
+    let errors = charts.iter().flat_map(|chart| &chart.series).any(|s| !s.errors.is_empty());
+    let several = charts.len() > 1;
+    let axes = charts.first().map(|chart| (&chart.x, &chart.y)).into_iter();
+    let mut columns = Vec::new();
+    if several {
+        columns.push(Column::new("panel", ""));
+    }
+    columns.push(Column::new("series", ""));
+    for (x, y) in axes {
+        columns.push(x.column());
+        // Panels have axes of their own; the panel's name tells which.
+        columns.push(if several { Column::new("value", "") } else { y.column() });
+    }
+    let mut rows = Vec::new();
+    for chart in charts {
+        for series in &chart.series {
+            for (index, &(x, y)) in series.points.iter().enumerate() {
+                let mut row = Vec::new();
+                if several {
+                    row.push(Cell::from(if chart.title.is_empty() {
+                        chart.y.title()
+                    } else {
+                        chart.title.clone()
+                    }));
+                }
+                row.push(Cell::from(series.name.clone()));
+                row.push(Cell::from(x));
+                row.push(match series.errors.get(index) {
+                    Some(&half_width) if errors => Cell::WithInterval { mean: y, half_width },
+                    _ => Cell::from(y),
+                });
+                rows.push(row);
+            }
+        }
+    }
+    Table { title: title.to_owned(), columns, rows }
+}
+
+fn cells(grid: &Grid) -> Table {
+    let columns = vec![grid.x.column(), grid.y.column(), grid.value.column()];
+    let mut rows = Vec::new();
+    for (row, &y) in grid.ys.iter().enumerate() {
+        for (column, &x) in grid.xs.iter().enumerate() {
+            let value = grid.cell(column, row).map_or(Cell::Missing, Cell::from);
+            rows.push(vec![Cell::from(x), Cell::from(y), value]);
+        }
+    }
+    Table { title: grid.title.clone(), columns, rows }
+}
+
+impl Grid {
+    /// The value at these places of `xs` and `ys`, if there is one.
+    pub fn cell(&self, column: usize, row: usize) -> Option<f64> {
+        self.cells.get(row)?.get(column).copied().flatten().filter(|value| value.is_finite())
+    }
+}

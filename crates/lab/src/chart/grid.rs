@@ -1,0 +1,255 @@
+//! Values over two quantities on a canvas.
+
+use super::canvas::{Anchor, Area, Canvas, Colour, INK, Lettering, WHITE};
+use super::panel::{LABEL, MARGIN, TICK, WIDTH, draw_below, draw_beside, draw_head, finish};
+use super::ticks::{Padding, Span, Ticks, is_base, titled, written_with};
+use super::{Axis, Grid};
+use crate::number::{exponent, fixed};
+
+const EMPTY: Colour = Colour(0xec, 0xec, 0xec);
+/// Width of the bar that tells what the colours mean.
+const BAR: f64 = 18.0;
+/// Height of all rows, if each is then between the other two.
+const HEIGHT: f64 = 380.0;
+const LEAST_ROW: f64 = 26.0;
+const MOST_ROW: f64 = 64.0;
+
+/// From low to high: viridis (Smith and van der Walt, 2015), which grows evenly lighter for all eyes
+/// and in print without colours.
+const COLOURS: [Colour; 9] = [
+    Colour(0x44, 0x01, 0x54),
+    Colour(0x47, 0x2d, 0x7b),
+    Colour(0x3b, 0x52, 0x8b),
+    Colour(0x2c, 0x72, 0x8e),
+    Colour(0x21, 0x91, 0x8c),
+    Colour(0x28, 0xae, 0x80),
+    Colour(0x5e, 0xc9, 0x62),
+    Colour(0xad, 0xdc, 0x30),
+    Colour(0xfd, 0xe7, 0x25),
+];
+
+/// A heat map.
+pub fn grid(grid: &Grid) -> Canvas {
+    let mut canvas = Canvas::new(WIDTH, 0.0, &grid.title);
+    let top = draw_head(&mut canvas, &grid.title, &grid.subtitle) + 8.0;
+    let (columns, rows) = (grid.xs.len().max(1), grid.ys.len().max(1));
+    let row = (HEIGHT / rows as f64).clamp(LEAST_ROW, MOST_ROW);
+    let bottom = top + row * rows as f64;
+
+    let x_ticks = ticks(&grid.x, &grid.xs);
+    let y_ticks = ticks(&grid.y, &grid.ys);
+    let widest =
+        |ticks: &Ticks| ticks.major.iter().map(|(_, text)| TICK.width(text)).fold(0.0, f64::max);
+    let value = Span::of(&grid.value, values(grid), Padding(0.0));
+    let bar_ticks = value.ticks(&grid.value, ((bottom - top) / 45.0) as usize);
+    let value_lines = LABEL.wrap(&bar_ticks.title, bottom - top);
+    let title_lines = LABEL.wrap(&y_ticks.title, bottom - top).len() as f64;
+    let left = MARGIN + title_lines * 19.0 + widest(&y_ticks) + 14.0;
+    let bar_right = WIDTH - MARGIN - value_lines.len() as f64 * 19.0 - widest(&bar_ticks) - 16.0;
+    let area = Area { left, top, right: bar_right - BAR - 24.0, bottom };
+
+    let column = area.width() / columns as f64;
+    let texts = Texts::of(grid, column - 6.0);
+    for y in 0..grid.ys.len() {
+        for x in 0..grid.xs.len() {
+            let cell = Area {
+                left: left + x as f64 * column,
+                top: bottom - (y + 1) as f64 * row,
+                right: left + (x + 1) as f64 * column - 1.0,
+                bottom: bottom - y as f64 * row - 1.0,
+            };
+            texts.draw(&mut canvas, cell, grid.cell(x, y), value);
+        }
+    }
+    draw_beside(&mut canvas, &y_ticks, |index| bottom - (index + 0.5) * row, area);
+    let end = draw_below(&mut canvas, &x_ticks, |index| left + (index + 0.5) * column, area);
+    let bar = Area { left: bar_right - BAR, right: bar_right, ..area };
+    draw_bar(&mut canvas, bar, value, &bar_ticks, value_lines);
+    finish(canvas, end + 6.0)
+}
+
+fn values(grid: &Grid) -> impl Iterator<Item = f64> {
+    (0..grid.ys.len())
+        .flat_map(|y| (0..grid.xs.len()).map(move |x| (x, y)))
+        .filter_map(|(x, y)| grid.cell(x, y))
+}
+
+/// The quantity's values at the places of their cells.
+fn ticks(axis: &Axis, values: &[f64]) -> Ticks {
+    let text = |value: &f64| written_with(*value, &axis.unit, 3);
+    let major = values.iter().enumerate().map(|(place, v)| (place as f64, text(v))).collect();
+    // Seconds stand beside each number.
+    let unit = if axis.unit == "s" { "" } else { &axis.unit };
+    Ticks { major, minor: Vec::new(), title: titled(&axis.label, unit) }
+}
+
+/// How numbers are written into cells.
+struct Texts {
+    size: f64,
+    unit: String,
+    /// Significant ones.
+    digits: usize,
+    /// So many in all cells, if their numbers are of one size.
+    decimals: Option<usize>,
+}
+
+impl Texts {
+    /// As large and with as many digits as cells have room for.
+    fn of(grid: &Grid, room: f64) -> Self {
+        let largest = values(grid).fold(0.0, |largest: f64, value| largest.max(value.abs()));
+        let alike = values(grid).all(|value| value == 0.0 || value.abs() >= largest / 50.0);
+        let alike = alike && (1e-3..1e6).contains(&largest) && !is_base(&grid.value.unit);
+        let with = |size: f64, digits: usize| {
+            let unit = grid.value.unit.clone();
+            let decimals = usize::try_from(digits as i32 - 1 - exponent(largest)).unwrap_or(0);
+            Texts { size, unit, digits, decimals: alike.then_some(decimals) }
+        };
+        let sizes = [(13.0, 3), (11.0, 3), (10.0, 3), (10.0, 2), (9.0, 2), (8.0, 2)];
+        let mut all = sizes.into_iter().map(|(size, digits)| with(size, digits));
+        let fits = |texts: &Texts| {
+            let lettering = Lettering::new(texts.size, INK);
+            values(grid).all(|value| lettering.width(&texts.text(value)) <= room)
+        };
+        all.find(fits).unwrap_or_else(|| with(7.0, 2))
+    }
+
+    fn text(&self, value: f64) -> String {
+        match self.decimals {
+            Some(decimals) => fixed(value, decimals),
+            None => written_with(value, &self.unit, self.digits),
+        }
+    }
+
+    fn draw(&self, canvas: &mut Canvas, cell: Area, value: Option<f64>, span: Span) {
+        let fill = value.map_or(EMPTY, |value| colour(span.at(value)));
+        canvas.fill(cell, fill);
+        let text = value.map_or("–".to_owned(), |value| self.text(value));
+        let lettering = Lettering::new(self.size, over(fill)).anchor(Anchor::Middle);
+        let x = (cell.left + cell.right) / 2.0;
+        let y = (cell.top + cell.bottom) / 2.0 + lettering.drop();
+        canvas.text((x, y), text, lettering);
+    }
+}
+
+fn draw_bar(canvas: &mut Canvas, bar: Area, span: Span, ticks: &Ticks, title: Vec<String>) {
+    const STEPS: usize = 96;
+    let step = bar.height() / STEPS as f64;
+    for index in 0..STEPS {
+        let bottom = bar.bottom - index as f64 * step;
+        // A little over the next, so that no light shows between them.
+        let top = (bottom - step - 0.5).max(bar.top);
+        let fill = colour((index as f64 + 0.5) / STEPS as f64);
+        canvas.fill(Area { top, bottom, ..bar }, fill);
+    }
+    let mut widest: f64 = 0.0;
+    for (value, text) in &ticks.major {
+        let y = bar.bottom - span.at(*value) * bar.height();
+        canvas.line((bar.right, y), (bar.right + 4.0, y), INK, 1.0);
+        canvas.text((bar.right + 7.0, y + TICK.drop()), text.clone(), TICK);
+        widest = widest.max(TICK.width(text));
+    }
+    let middle = (bar.top + bar.bottom) / 2.0;
+    for (index, line) in title.into_iter().enumerate() {
+        let x = bar.right + 7.0 + widest + 18.0 + index as f64 * 19.0;
+        canvas.text((x, middle), line, LABEL.anchor(Anchor::Middle).upwards());
+    }
+}
+
+/// The colour of a share of the span.
+fn colour(share: f64) -> Colour {
+    if !share.is_finite() {
+        return EMPTY;
+    }
+    let place = share.clamp(0.0, 1.0) * (COLOURS.len() - 1) as f64;
+    let index = (place as usize).min(COLOURS.len() - 2);
+    let (low, high) = (COLOURS[index], COLOURS[index + 1]);
+    let part = place - index as f64;
+    let mix = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * part).round() as u8;
+    Colour(mix(low.0, high.0), mix(low.1, high.1), mix(low.2, high.2))
+}
+
+/// Letters that can be read on `fill`: contrast by relative luminance, as WCAG 2.1 has it.
+fn over(fill: Colour) -> Colour {
+    let part = |part: u8| {
+        let share = f64::from(part) / 255.0;
+        if share <= 0.039_28 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
+    };
+    let luminance = 0.2126 * part(fill.0) + 0.7152 * part(fill.1) + 0.0722 * part(fill.2);
+    if luminance > 0.22 { INK } else { WHITE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::Figure;
+
+    fn example() -> Grid {
+        Grid {
+            title: "Utilisation".into(),
+            x: Axis::log("link rate", "b/s"),
+            y: Axis::log("RTT", "s"),
+            xs: vec![1e6, 1e9],
+            ys: vec![1e-3, 1e-1],
+            cells: vec![vec![Some(0.5), Some(0.123)], vec![Some(0.999), None]],
+            value: Axis::linear("utilisation", "").between(0.0, 1.0),
+            ..Grid::default()
+        }
+    }
+
+    #[test]
+    fn each_cell_has_its_number() {
+        let text = Figure::from(example()).svg();
+        roxmltree::Document::parse(&text).unwrap();
+        for label in [
+            ">0.500<",
+            ">0.123<",
+            ">0.999<",
+            ">–<",
+            ">1M<",
+            ">1G<",
+            ">1 ms<",
+            ">100 ms<",
+            ">RTT<",
+            ">link rate (b/s)<",
+            ">utilisation<",
+        ] {
+            assert!(text.contains(label), "{label} in {text}");
+        }
+        assert_eq!(Figure::from(example()).table().rows.len(), 4);
+    }
+
+    #[test]
+    fn numbers_of_many_sizes_have_few_digits() {
+        let throughput = Grid {
+            cells: vec![vec![Some(1_234_567.0), Some(9.876e8)]],
+            value: Axis::log("throughput", "b/s"),
+            ..example()
+        };
+        let text = Figure::from(throughput).svg();
+        assert!(text.contains(">1.23M<") && text.contains(">988M<"), "{text}");
+        let ratio = Grid {
+            cells: vec![vec![Some(0.012_34), Some(56.78)]],
+            value: Axis::log("ratio", ""),
+            ..example()
+        };
+        let text = Figure::from(ratio).svg();
+        assert!(text.contains(">0.0123<") && text.contains(">56.8<"), "{text}");
+    }
+
+    #[test]
+    fn a_grid_of_nothing_is_a_picture_too() {
+        assert!(Figure::from(Grid::default()).svg().ends_with("</svg>\n"));
+        let ragged = Grid { cells: vec![vec![Some(f64::NAN)]], ..example() };
+        assert_eq!(Figure::from(ragged).svg().matches(">–<").count(), 4);
+    }
+
+    #[test]
+    fn colours_reach_from_end_to_end() {
+        assert_eq!(colour(0.0), COLOURS[0]);
+        assert_eq!(colour(1.0), COLOURS[8]);
+        assert_eq!(colour(7.0), COLOURS[8]);
+        assert_eq!(colour(0.5), COLOURS[4]);
+        assert_eq!(colour(f64::NAN), EMPTY);
+        assert_eq!((over(COLOURS[0]), over(COLOURS[8])), (WHITE, INK));
+    }
+}

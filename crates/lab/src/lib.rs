@@ -1,0 +1,34 @@
+//! The laboratory's figures, tables, statistics and reports.
+//!
+//! Plain data goes in, pictures and pages come out, the same bytes for the same data on every
+//! machine: nothing is read from the system, no font either.
+//!
+//! - [`chart`]: curves, heat maps and panels as SVG and PNG;
+//! - [`table`]: tables as text, CSV, JSON and HTML;
+//! - [`statistics`]: means, intervals of confidence, percentiles;
+//! - [`report`]: what an experiment has shown, its files and the page about all of them.
+//!
+//! ```
+//! use farhaul_lab::chart::{Axis, Chart, Figure, Reference, Series};
+//!
+//! let figure = Figure::from(Chart {
+//!     title: "Throughput over a long path".into(),
+//!     x: Axis::linear("time", "s"),
+//!     y: Axis::linear("throughput", "b/s"),
+//!     series: vec![
+//!         Series::line("UDT", vec![(0.0, 0.0), (1.0, 7.2e8), (2.0, 9.4e8)]),
+//!         Series::published("published", vec![(0.0, 0.0), (2.0, 9.5e8)]),
+//!     ],
+//!     references: vec![Reference::horizontal(1e9, "link rate")],
+//!     ..Chart::default()
+//! });
+//! assert!(figure.svg().starts_with("<svg"));
+//! assert_eq!(&figure.png()[1..4], b"PNG");
+//! ```
+
+pub mod chart;
+mod number;
+pub mod report;
+pub mod statistics;
+pub mod table;
+mod xml;

@@ -1,0 +1,309 @@
+//! What experiments have shown: their files, and the page about all of them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::chart::Figure;
+use crate::table::Table;
+
+mod page;
+
+pub use page::page;
+
+/// What an experiment has shown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Outcome {
+    /// Its name, also that of its files: small letters, digits and `-`, `_`, `.`, beginning with a
+    /// letter or a digit.
+    pub id: String,
+    /// What it reproduces: `gu05 Figure 4-2`.
+    pub source: String,
+    /// What it is about.
+    pub title: String,
+    /// What is to be seen, one paragraph.
+    pub shows: String,
+    /// Its pictures.
+    pub charts: Vec<Figure>,
+    /// Its numbers.
+    pub tables: Vec<Table>,
+    /// What was published beside what was measured.
+    pub checks: Vec<Check>,
+    /// What else there is to know, a paragraph each.
+    pub notes: Vec<String>,
+    /// How to do it again.
+    pub command: String,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// A published statement beside what was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Check {
+    /// The quantity or statement.
+    pub what: String,
+    /// What the source says.
+    pub published: String,
+    /// What was found.
+    pub measured: String,
+    /// How far they may be apart.
+    pub tolerance: String,
+    /// Whether they agree.
+    pub verdict: Verdict,
+    /// Why they do not; may be empty if they do.
+    pub reason: String,
+}
+
+/// Whether what was measured agrees with what was published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It does.
+    Pass,
+    /// It does not, for a known reason.
+    Explained,
+    /// It does not.
+    #[default]
+    Fail,
+}
+
+/// Why a file could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The outcome's name would not be a file's.
+    #[error("{0:?} is no name for files: small letters, digits and -_. only")]
+    Name(String),
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file holds something else.
+    #[error("{}: no outcome: {source}", path.display())]
+    Content {
+        /// Which file.
+        path: PathBuf,
+        /// Where it departs.
+        source: serde_json::Error,
+    },
+}
+
+impl Verdict {
+    /// `pass`, `explained` or `FAIL`.
+    pub fn shown(self) -> &'static str {
+        match self {
+            Verdict::Pass => "pass",
+            Verdict::Explained => "explained",
+            Verdict::Fail => "FAIL",
+        }
+    }
+}
+
+impl Outcome {
+    /// The worst of the checks; none if nothing was checked.
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.checks.iter().map(|check| check.verdict).max()
+    }
+
+    /// As JSON, from which it can be read again to the last bit; numbers that are not finite become
+    /// `null`.
+    pub fn json(&self) -> String {
+        let text = serde_json::to_string_pretty(self);
+        text.expect("an outcome has nothing that JSON cannot hold") + "\n"
+    }
+
+    /// Writes `ID.json`, for each chart `ID.svg` and `ID.png`, for each table `ID.csv`; those after
+    /// the first are `ID-2.svg` and so on. Without tables, `ID.csv` has the numbers behind the
+    /// charts. The folder is made if there is none. Returns what was written, `ID.json` first.
+    ///
+    /// # Errors
+    /// If the name is unfit for files, before anything is written, or if the system refuses.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+        self.check_name()?;
+        fs::create_dir_all(folder).map_err(|source| FileError::io(folder, source))?;
+        let mut written = Vec::new();
+        let mut write = |index: usize, ending: &str, data: &[u8]| {
+            let number = if index == 0 { String::new() } else { format!("-{}", index + 1) };
+            let path = folder.join(format!("{}{number}.{ending}", self.id));
+            fs::write(&path, data).map_err(|source| FileError::io(&path, source))?;
+            written.push(path);
+            Ok(())
+        };
+        write(0, "json", self.json().as_bytes())?;
+        for (index, figure) in self.charts.iter().enumerate() {
+            write(index, "svg", figure.svg().as_bytes())?;
+            write(index, "png", &figure.png())?;
+        }
+        if self.tables.is_empty() {
+            for (index, figure) in self.charts.iter().enumerate() {
+                write(index, "csv", figure.table().csv().as_bytes())?;
+            }
+        }
+        for (index, table) in self.tables.iter().enumerate() {
+            write(index, "csv", table.csv().as_bytes())?;
+        }
+        Ok(written)
+    }
+
+    /// Reads what [`write`](Self::write) has written as `ID.json`.
+    ///
+    /// # Errors
+    /// If the file cannot be read or holds no outcome with a fit name.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let text = fs::read_to_string(path).map_err(|source| FileError::io(path, source))?;
+        let outcome: Outcome = serde_json::from_str(&text)
+            .map_err(|source| FileError::Content { path: path.to_owned(), source })?;
+        outcome.check_name()?;
+        Ok(outcome)
+    }
+
+    fn check_name(&self) -> Result<(), FileError> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let fit = self.id.starts_with(plain)
+            && self.id.chars().all(|c| plain(c) || matches!(c, '-' | '_' | '.'));
+        if fit { Ok(()) } else { Err(FileError::Name(self.id.clone())) }
+    }
+}
+
+impl FileError {
+    fn io(path: &Path, source: io::Error) -> Self {
+        FileError::Io { path: path.to_owned(), source }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::chart::{Axis, Chart, Grid, Panels, Reference, Series};
+    use crate::table::{Cell, Column};
+
+    pub(crate) fn outcome() -> Outcome {
+        let chart = Chart {
+            title: "A chart".into(),
+            x: Axis::log("RTT", "s"),
+            y: Axis::linear("throughput", "b/s").between(0.0, 1e9),
+            series: vec![
+                Series::both("measured", vec![(0.001, 1.0 / 3.0 * 1e9), (0.1, f64::NAN)])
+                    .with_errors(vec![1e7, 0.0]),
+            ],
+            references: vec![Reference::horizontal(1e9, "link")],
+            ..Chart::default()
+        };
+        let grid = Grid {
+            xs: vec![1.0, 10.0],
+            ys: vec![0.1],
+            cells: vec![vec![Some(0.1 + 0.2), None]],
+            ..Grid::default()
+        };
+        let panels = Panels { charts: vec![chart.clone(); 2], ..Panels::default() };
+        Outcome {
+            id: "figure-4-2".into(),
+            source: "gu05 Figure 4-2".into(),
+            title: "Fairness <of> flows".into(),
+            shows: "Flows & more.".into(),
+            charts: vec![chart.into(), grid.into(), panels.into()],
+            tables: vec![Table {
+                title: "Rates".into(),
+                columns: vec![Column::new("rate", "Mb/s")],
+                rows: vec![vec![Cell::from(1.5)]],
+            }],
+            checks: vec![
+                Check {
+                    what: "fairness index".into(),
+                    published: "> 0.99".into(),
+                    measured: "0.997".into(),
+                    tolerance: "none".into(),
+                    verdict: Verdict::Pass,
+                    reason: String::new(),
+                },
+                Check {
+                    what: "loss".into(),
+                    published: "0.1 %".into(),
+                    measured: "0.2 %".into(),
+                    verdict: Verdict::Explained,
+                    reason: "another queue".into(),
+                    ..Check::default()
+                },
+            ],
+            notes: vec!["A note.".into()],
+            command: "farhaul lab run figure-4-2".into(),
+            seconds: 12.5,
+        }
+    }
+
+    #[test]
+    fn json_gives_the_same_pictures() {
+        let outcome = outcome();
+        let read: Outcome = serde_json::from_str(&outcome.json()).unwrap();
+        assert_eq!(read.json(), outcome.json());
+        for (figure, again) in outcome.charts.iter().zip(&read.charts) {
+            assert_eq!(figure.svg(), again.svg());
+        }
+        assert_eq!(read.charts[1], outcome.charts[1]);
+        assert_eq!(read.checks, outcome.checks);
+    }
+
+    #[test]
+    fn files_are_named_by_the_outcome() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("made");
+        let written = outcome().write(&place).unwrap();
+        let names: Vec<_> =
+            written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            [
+                "figure-4-2.json",
+                "figure-4-2.svg",
+                "figure-4-2.png",
+                "figure-4-2-2.svg",
+                "figure-4-2-2.png",
+                "figure-4-2-3.svg",
+                "figure-4-2-3.png",
+                "figure-4-2.csv"
+            ]
+        );
+        let read = Outcome::read(&written[0]).unwrap();
+        assert_eq!(read.json(), outcome().json());
+        let bare = Outcome { tables: Vec::new(), id: "bare".into(), ..outcome() };
+        let written = bare.write(&place).unwrap();
+        let csv = fs::read_to_string(&written[7]).unwrap();
+        assert!(csv.starts_with("series,RTT (s),throughput (b/s),± throughput (b/s)\r\n"), "{csv}");
+        assert!(csv.contains("measured,0.001,333333333.3333333,10000000\r\n"), "{csv}");
+    }
+
+    #[test]
+    fn a_name_does_not_lead_out_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        for id in ["", "../x", "a/b", ".hidden", "A", "a b"] {
+            let outcome = Outcome { id: id.into(), ..Outcome::default() };
+            assert!(matches!(outcome.write(folder.path()), Err(FileError::Name(_))), "{id}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn files_that_hold_something_else_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        assert!(matches!(Outcome::read(&path), Err(FileError::Io { .. })));
+        fs::write(&path, "[1]").unwrap();
+        assert!(matches!(Outcome::read(&path), Err(FileError::Content { .. })));
+        fs::write(&path, "{\"id\": \"../x\"}").unwrap();
+        assert!(matches!(Outcome::read(&path), Err(FileError::Name(_))));
+    }
+
+    #[test]
+    fn the_worst_check_is_the_verdict() {
+        assert_eq!(outcome().verdict(), Some(Verdict::Explained));
+        assert_eq!(Outcome::default().verdict(), None);
+        assert!(Verdict::Fail > Verdict::Explained && Verdict::Explained > Verdict::Pass);
+    }
+}
