@@ -11,10 +11,15 @@ mod network;
 mod packet;
 mod schedule;
 mod simulation;
+mod tcp;
 mod udt;
 
 pub use cbr::{CbrSource, Counter, Phase};
 pub use network::{Hop, LinkId, Network, NodeId};
 pub use packet::{Content, Packet};
 pub use simulation::{Agent, AgentId, Simulation};
+pub use tcp::{
+    BLOCKS, Block, HEADERS, Kind, RttSamples, Segment, SinkStats, TcpConfig, TcpSink, TcpSource,
+    TcpStats, Transfers, Workload,
+};
 pub use udt::UdtAgent;
