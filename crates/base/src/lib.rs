@@ -1,10 +1,12 @@
-//! Virtual time and seeded randomness, shared by every pure crate.
+//! Virtual time, seeded randomness and mathematics that are the same on every machine, shared by
+//! every pure crate.
 //!
 //! Protocol code never asks for the time or for entropy: both arrive as arguments, as a [`Time`]
 //! and as an [`Rng`] made from a seed. A run is then a function of its inputs.
 
 #![forbid(unsafe_code)]
 
+pub mod math;
 mod rng;
 mod time;
 

@@ -1,5 +1,7 @@
 //! A small generator whose stream never changes.
 
+use crate::math::ln;
+
 /// xoshiro256++ (Blackman and Vigna, 2019), seeded through SplitMix64.
 ///
 /// It is our own, not a library's, because stored results depend on its stream for years, and
@@ -58,6 +60,13 @@ impl Rng {
         self.unit() < p
     }
 
+    /// Exponentially distributed with this mean: the time between two arrivals of a Poisson
+    /// process. From 0 to 37 times the mean.
+    pub fn exponential(&mut self, mean: f64) -> f64 {
+        // The logarithm is our own, because the platform's is not the same everywhere.
+        -mean * ln(1.0 - self.unit())
+    }
+
     /// A generator of its own, seeded from this one.
     pub fn fork(&mut self) -> Rng {
         Rng::new(self.next_u64())
@@ -79,6 +88,17 @@ mod tests {
             outputs,
             [15_021_278_609_987_233_951, 5_881_210_131_331_364_753, 18_149_643_915_985_481_100]
         );
+    }
+
+    #[test]
+    fn exponential_has_its_mean_and_spread() {
+        let mut rng = Rng::new(5);
+        let draws: Vec<f64> = (0..200_000).map(|_| rng.exponential(3.0)).collect();
+        let mean = draws.iter().sum::<f64>() / 200_000.0;
+        let square = draws.iter().map(|x| x * x).sum::<f64>() / 200_000.0;
+        assert!((mean - 3.0).abs() < 0.03, "{mean}");
+        assert!((square - 18.0).abs() < 0.5, "{square}");
+        assert!(draws.iter().all(|x| *x >= 0.0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::{Law, Udt, Udt4};
+use crate::{Cubic, Law, Reno, Udt, Udt4};
 
 /// A law that can be made by name.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub struct Param {
 
 /// Every law there is, in the order to present them.
 pub fn laws() -> &'static [LawInfo] {
-    const LAWS: &[LawInfo] = &[Udt::INFO, Udt4::INFO];
+    const LAWS: &[LawInfo] = &[Udt::INFO, Udt4::INFO, Reno::INFO, Cubic::INFO];
     LAWS
 }
 
@@ -54,6 +54,18 @@ impl Spec {
     pub fn build(&self, seed: u64) -> Box<dyn Law> {
         match self.name() {
             "udt4" => Box::new(Udt4::new(seed)),
+            "reno" => Box::new(Reno::aimd(
+                self.value("window"),
+                self.value("increase"),
+                self.value("beta"),
+            )),
+            "cubic" => Box::new(Cubic::cubic(
+                self.value("window"),
+                self.value("c"),
+                self.value("beta"),
+                self.value("fast_convergence") != 0.0,
+                self.value("friendly") != 0.0,
+            )),
             _ => Box::new(Udt::new(
                 seed,
                 self.value("window"),

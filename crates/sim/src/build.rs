@@ -9,7 +9,11 @@ use crate::cbr::{CbrSource, Counter, Phase};
 use crate::network::{LinkId, Network, NodeId};
 use crate::scenario::{FlowSpec, Protocol, Scenario};
 use crate::simulation::{Agent, AgentId, Simulation};
+use crate::tcp::{TcpConfig, TcpSink, TcpSource, Workload};
 use crate::udt::UdtAgent;
+
+/// Short transfers of one flow at the same time; more are refused, and counted.
+const MOST_TRANSFERS: usize = 10_000;
 
 /// The agents of flow n are the sender 2n and the receiver 2n + 1.
 pub(crate) fn sender(flow: usize) -> AgentId {
@@ -116,7 +120,20 @@ impl Scenario {
                 let receiver = UdtAgent::receiver(to, config, seeds.next_u64());
                 [Agent::Udt(Box::new(sender)), Agent::Udt(Box::new(receiver))]
             }
-            Protocol::Tcp(_) | Protocol::TcpArrivals { .. } => todo!("until tcp is merged"),
+            Protocol::Tcp(tcp) => {
+                let workload = Workload::Bulk { start, stop, bytes: flow.bytes };
+                tcp_agents([from, to], tcp, workload, seeds.next_u64())
+            }
+            Protocol::TcpArrivals { tcp, per_second } => {
+                let workload = Workload::Arrivals {
+                    start,
+                    stop,
+                    rate: *per_second,
+                    bytes: flow.bytes.unwrap_or_default(),
+                    most: MOST_TRANSFERS,
+                };
+                tcp_agents([from, to], tcp, workload, seeds.next_u64())
+            }
             Protocol::Cbr { packet_size, phases } => {
                 let phases = phases
                     .iter()
@@ -127,4 +144,10 @@ impl Scenario {
             }
         }
     }
+}
+
+fn tcp_agents([from, to]: [AgentId; 2], tcp: &TcpConfig, work: Workload, seed: u64) -> [Agent; 2] {
+    let source = TcpSource::new(from, to, tcp.clone(), work, seed);
+    let sink = TcpSink::new(to, tcp.clone());
+    [Agent::TcpSource(Box::new(source)), Agent::TcpSink(Box::new(sink))]
 }

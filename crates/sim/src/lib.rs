@@ -16,15 +16,18 @@ mod run;
 mod scenario;
 mod schedule;
 mod simulation;
+mod tcp;
 mod udt;
 
 pub use cbr::{CbrSource, Counter, Phase};
 pub use network::{Hop, LinkId, Network, NodeId};
 pub use packet::{Content, Packet};
-pub use report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, Transfers};
+pub use report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, TransferReport};
 pub use run::Run;
-pub use scenario::{
-    FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario, TcpSpec,
-};
+pub use scenario::{FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario};
 pub use simulation::{Agent, AgentId, Sent, Simulation};
+pub use tcp::{
+    BLOCKS, Block, HEADERS, Kind, RttSamples, Segment, SinkStats, TcpConfig, TcpSink, TcpSource,
+    TcpStats, Transfers, Workload,
+};
 pub use udt::UdtAgent;

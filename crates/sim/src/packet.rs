@@ -4,6 +4,7 @@ use bytes::Bytes;
 use farhaul_wire::HEADER_LEN;
 
 use crate::simulation::AgentId;
+use crate::tcp::Segment;
 
 /// Bytes of IPv4 and UDP headers.
 const IP_UDP_HEADERS: usize = 28;
@@ -29,6 +30,8 @@ pub enum Content {
         /// What follows them.
         payload: Bytes,
     },
+    /// A TCP segment.
+    Tcp(Segment),
     /// So many bytes, all headers included, that nobody answers.
     Filler(u32),
 }
@@ -37,6 +40,7 @@ impl farhaul_link::Packet for Packet {
     fn wire_len(&self) -> usize {
         match &self.content {
             Content::Udt { payload, .. } => IP_UDP_HEADERS + HEADER_LEN + payload.len(),
+            Content::Tcp(segment) => segment.wire_len() as usize,
             Content::Filler(bytes) => *bytes as usize,
         }
     }
@@ -44,12 +48,21 @@ impl farhaul_link::Packet for Packet {
     fn corruptible_bits(&self) -> usize {
         match &self.content {
             Content::Udt { payload, .. } => (HEADER_LEN + payload.len()) * 8,
+            // Which one makes no difference to a checksum.
+            Content::Tcp(segment) => segment.wire_len() as usize * 8,
             Content::Filler(_) => 0,
         }
     }
 
     fn flip_bit(&mut self, bit: usize) {
-        let Content::Udt { header, payload } = &mut self.content else { return };
+        let (header, payload) = match &mut self.content {
+            Content::Udt { header, payload } => (header, payload),
+            Content::Tcp(segment) => {
+                segment.damaged = true;
+                return;
+            }
+            Content::Filler(_) => return,
+        };
         let (byte, mask) = (bit / 8, 1 << (bit % 8));
         match byte.checked_sub(HEADER_LEN) {
             None => header[byte] ^= mask,

@@ -62,19 +62,21 @@ pub struct FlowReport {
     pub rtt_ms: Option<Spread>,
     /// Short transfers, of a flow that consists of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub transfers: Option<Transfers>,
+    pub transfers: Option<TransferReport>,
     /// Payload delivered in each sample interval, bits/s.
     pub series: Vec<f64>,
 }
 
 /// Short transfers that arrived over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Transfers {
+pub struct TransferReport {
     /// That began.
     pub started: u64,
-    /// That ended.
+    /// That have ended.
     pub completed: u64,
-    /// Mean time that these took, seconds.
+    /// That were refused, for too many were under way.
+    pub refused: u64,
+    /// Mean time that those took which have ended, seconds.
     pub mean_s: f64,
 }
 

@@ -8,13 +8,13 @@ use farhaul_link::LinkStats;
 use crate::build::{receiver, sender};
 use crate::indices;
 use crate::network::LinkId;
-use crate::report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, Transfers};
+use crate::report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, TransferReport};
 use crate::scenario::{FlowSpec, Protocol, Scenario};
 use crate::simulation::{Agent, Sent, Simulation};
+use crate::tcp::HEADERS;
 
-/// Bytes of headers of a UDT packet, a TCP segment and a packet of constant rate.
+/// Bytes of headers of a UDT packet and of one of constant rate.
 const UDT_HEADERS: u32 = 44;
-const TCP_HEADERS: u32 = 40;
 const CBR_HEADERS: u32 = 28;
 
 /// A run that can be watched between samples.
@@ -231,8 +231,18 @@ impl Recording {
         }
     }
 
-    fn transfers(&self, _number: usize) -> Option<Transfers> {
-        None
+    fn transfers(&self, number: usize) -> Option<TransferReport> {
+        let Protocol::TcpArrivals { .. } = self.scenario.flows[number].protocol else {
+            return None;
+        };
+        let Agent::TcpSource(source) = self.simulation.agent(sender(number)) else { return None };
+        let counted = source.transfers();
+        Some(TransferReport {
+            started: counted.begun,
+            completed: counted.completed,
+            refused: counted.refused,
+            mean_s: counted.mean_time().as_secs_f64(),
+        })
     }
 
     fn link(&mut self, number: usize) -> LinkReport {
@@ -285,7 +295,7 @@ impl Recording {
 fn payload_share(protocol: &Protocol) -> f64 {
     let (size, headers) = match protocol {
         Protocol::Udt(config) => (config.mss, UDT_HEADERS),
-        Protocol::Tcp(tcp) | Protocol::TcpArrivals { tcp, .. } => (tcp.packet_size, TCP_HEADERS),
+        Protocol::Tcp(tcp) | Protocol::TcpArrivals { tcp, .. } => (tcp.packet_size, HEADERS),
         Protocol::Cbr { packet_size, .. } => (*packet_size, CBR_HEADERS),
     };
     f64::from(size.saturating_sub(headers).max(1)) / f64::from(size)
@@ -298,7 +308,8 @@ impl Agent {
         match self {
             Agent::Udt(agent) => agent.received,
             Agent::Counter(counter) => counter.bytes - counter.packets * u64::from(CBR_HEADERS),
-            Agent::Cbr(_) => 0,
+            Agent::TcpSink(sink) => sink.received(),
+            Agent::Cbr(_) | Agent::TcpSource(_) => 0,
         }
     }
 
@@ -307,7 +318,16 @@ impl Agent {
         match self {
             Agent::Udt(agent) => agent.sent(now),
             Agent::Cbr(source) => Sent { packets: source.sent, ..Sent::default() },
-            Agent::Counter(_) => Sent::default(),
+            Agent::TcpSource(source) => {
+                let stats = source.stats();
+                Sent {
+                    packets: stats.segments_sent,
+                    lost: stats.segments_lost,
+                    retransmitted: stats.segments_retransmitted,
+                    rtt: source.smoothed_rtt(),
+                }
+            }
+            Agent::TcpSink(_) | Agent::Counter(_) => Sent::default(),
         }
     }
 }

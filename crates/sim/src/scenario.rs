@@ -17,9 +17,10 @@ mod tables;
 
 use core::time::Duration;
 
-use farhaul_control::Spec;
 use farhaul_engine::Config;
 use farhaul_link::{LinkConfig, Rate};
+
+use crate::tcp::TcpConfig;
 
 pub use plan::{Plan, Point};
 pub use problems::{Problem, Problems};
@@ -45,7 +46,7 @@ pub struct Scenario {
     pub flows: Vec<FlowSpec>,
     /// The TCP that takes the place of every flow in the run that TCP friendliness is compared
     /// with; none: that index is not computed.
-    pub friendliness: Option<TcpSpec>,
+    pub friendliness: Option<TcpConfig>,
 }
 
 /// One direction of a link.
@@ -89,11 +90,11 @@ pub enum Protocol {
     /// UDT: the engine with these options.
     Udt(Box<Config>),
     /// TCP: one connection.
-    Tcp(TcpSpec),
+    Tcp(TcpConfig),
     /// TCP: transfers of [`FlowSpec::bytes`] that arrive at random, so many a second on average.
     TcpArrivals {
         /// Each transfer's connection.
-        tcp: TcpSpec,
+        tcp: TcpConfig,
         /// Transfers a second.
         per_second: f64,
     },
@@ -104,23 +105,6 @@ pub enum Protocol {
         /// From when on at which rate, counted from the flow's start; none: silence.
         phases: Vec<(Duration, Option<Rate>)>,
     },
-}
-
-/// A TCP connection's options.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TcpSpec {
-    /// The law of the window.
-    pub law: Spec,
-    /// Bytes of a full segment with all headers.
-    pub packet_size: u32,
-    /// Segments sent before the first acknowledgement.
-    pub initial_window: u32,
-    /// How long an acknowledgement waits for a second segment; none: it does not.
-    pub delayed_ack: Option<Duration>,
-    /// The least retransmission time-out.
-    pub min_rto: Duration,
-    /// Bytes that the receiver's window holds.
-    pub receive_window: u64,
 }
 
 impl Protocol {

@@ -9,6 +9,7 @@ use crate::cbr::{CbrSource, Counter};
 use crate::network::{LinkId, Network, NodeId};
 use crate::packet::{Content, Packet};
 use crate::schedule::{Schedule, Who};
+use crate::tcp::{TcpSink, TcpSource};
 use crate::udt::{Scratch, UdtAgent};
 
 /// An agent's number: one end of a flow.
@@ -20,6 +21,10 @@ pub struct AgentId(pub u32);
 pub enum Agent {
     /// A UDT endpoint with an application.
     Udt(Box<UdtAgent>),
+    /// The sending ends of TCP connections.
+    TcpSource(Box<TcpSource>),
+    /// The receiving ends.
+    TcpSink(Box<TcpSink>),
     /// A source of constant bit rate.
     Cbr(CbrSource),
     /// Where such a source sends to.
@@ -145,6 +150,10 @@ impl Simulation {
             (Agent::Udt(agent), Content::Udt { header, payload }) => {
                 agent.receive(self.now, packet.from, header, payload);
             }
+            (Agent::TcpSource(agent), Content::Tcp(segment)) => agent.receive(self.now, segment),
+            (Agent::TcpSink(agent), Content::Tcp(segment)) => {
+                agent.receive(self.now, packet.from, segment);
+            }
             (Agent::Counter(counter), Content::Filler(bytes)) => {
                 counter.bytes += u64::from(*bytes);
                 counter.packets += 1;
@@ -162,6 +171,8 @@ impl Simulation {
         let mut send = |packet| outgoing.push(packet);
         let due = match agent {
             Agent::Udt(agent) => agent.turn(self.now, &mut self.scratch, &mut send),
+            Agent::TcpSource(agent) => agent.turn(self.now, &mut send),
+            Agent::TcpSink(agent) => agent.turn(self.now, &mut send),
             Agent::Cbr(source) => source.turn(self.now, &mut send),
             Agent::Counter(_) => None,
         };

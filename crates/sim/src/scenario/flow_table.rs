@@ -10,7 +10,8 @@ use toml::de::DeTable;
 use super::problems::suggestion;
 use super::reader::{Item, Scalar, Section};
 use super::tables::Nodes;
-use super::{FlowSpec, Protocol, TcpSpec};
+use super::{FlowSpec, Protocol};
+use crate::tcp::TcpConfig;
 
 /// Flows that one table may make.
 const MOST_FLOWS: usize = 100_000;
@@ -130,7 +131,7 @@ fn tcp_law(protocol: &str) -> Option<Spec> {
 }
 
 /// `tcp_friendliness = "tcp-newreno"`, with the options of those flows in `tcp_options`.
-pub(super) fn friendliness(top: &Section<'_>) -> Option<TcpSpec> {
+pub(super) fn friendliness(top: &Section<'_>) -> Option<TcpConfig> {
     let name = top.text("tcp_friendliness")?;
     let Some(law) = tcp_law(&name.text) else {
         let message = format!("'{}' is no TCP; write tcp-newreno or tcp-cubic", name.text);
@@ -167,40 +168,28 @@ fn udt_options(section: &Section<'_>) -> Option<Config> {
     Some(config)
 }
 
-fn tcp_options(section: &Section<'_>, law: Spec) -> TcpSpec {
+fn tcp_options(section: &Section<'_>, law: Spec) -> TcpConfig {
     read_tcp_options(section, "options", law)
 }
 
-fn read_tcp_options(section: &Section<'_>, key: &'static str, law: Spec) -> TcpSpec {
-    let mut tcp = TcpSpec {
-        law,
-        packet_size: PACKET_SIZE,
-        initial_window: 10,
-        delayed_ack: Some(Duration::from_millis(40)),
-        min_rto: Duration::from_millis(200),
-        receive_window: 1 << 30,
-    };
+fn read_tcp_options(section: &Section<'_>, key: &'static str, law: Spec) -> TcpConfig {
+    let mut tcp = TcpConfig { law, ..TcpConfig::default() };
     let Some((table, span)) = options(section, key) else { return tcp };
     let options = section.reader().section("options", table, span.clone());
     tcp.packet_size = options.value("packet_size").unwrap_or(tcp.packet_size);
-    tcp.initial_window = options.value("initial_window").unwrap_or(tcp.initial_window);
     if let Some(delay) = options.duration("delayed_ack") {
         tcp.delayed_ack = Some(delay).filter(|delay| !delay.is_zero());
     }
     tcp.min_rto = options.duration("min_rto").unwrap_or(tcp.min_rto);
     tcp.receive_window = options.get("receive_window", parse_size).unwrap_or(tcp.receive_window);
+    tcp.proportional = options.value("proportional").unwrap_or(tcp.proportional);
     options.finish();
     let wrong = if !(96..=65_535).contains(&tcp.packet_size) {
-        Some("'packet_size' is from 96 to 65535 bytes".to_owned())
-    } else if !(1..=1_000).contains(&tcp.initial_window) {
-        Some("'initial_window' is from 1 to 1000 segments".to_owned())
+        Some("'packet_size' is from 96 to 65535 bytes")
     } else if tcp.min_rto.is_zero() {
-        Some("'min_rto' must be longer than 0".to_owned())
-    } else if tcp.delayed_ack.is_some_and(|delay| delay >= tcp.min_rto) {
-        // Every window of one segment would time out and back off.
-        Some("'delayed_ack' must be shorter than 'min_rto'".to_owned())
+        Some("'min_rto' must be longer than 0")
     } else {
-        None
+        tcp.warning()
     };
     if let Some(message) = wrong {
         section.reader().problem(&span, message);
