@@ -53,6 +53,7 @@ mod link;
 mod loss;
 mod loss_text;
 mod queue;
+mod series;
 mod stats;
 mod transmitter;
 mod units;
