@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use farhaul_link::{
-    Blackout, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, Reorder,
+    Blackout, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, RateChanges, Reorder,
 };
 use farhaul_wan::{DirectionStats, PeerPort, Relay, RelayConfig, RelayStats};
 use serde::Serialize;
@@ -105,6 +105,7 @@ impl PathArgs {
         };
         let forward = LinkConfig {
             rate: self.rate,
+            rate_changes: RateChanges::default(),
             delay: self.delay,
             jitter: self.jitter.unwrap_or_default(),
             queue,

@@ -24,6 +24,30 @@ pub(crate) fn ln_one_less(n: f64) -> f64 {
     if n > 4.0 { -2.0 * artanh(1.0 / (2.0 * n - 1.0)) } else { ln((n - 1.0) / n) }
 }
 
+/// 1 - exp(-x) for x from 0 to 1; a small x keeps its digits.
+pub(crate) fn one_less_exp(x: f64) -> f64 {
+    // x - x^2/2! + x^3/3! - …
+    let (mut term, mut sum) = (x, 0.0);
+    for n in 2..=20 {
+        sum += term;
+        term *= -x / f64::from(n);
+    }
+    sum
+}
+
+/// `base` to the power of `n`, by squaring.
+pub(crate) fn power(mut base: f64, mut n: u64) -> f64 {
+    let mut result = 1.0;
+    while n > 0 {
+        if n & 1 == 1 {
+            result *= base;
+        }
+        base *= base;
+        n >>= 1;
+    }
+    result
+}
+
 /// For |t| up to 0.172, where 12 terms are more than the digits hold.
 fn artanh(t: f64) -> f64 {
     // t (1 + t^2/3 + t^4/5 + …), the small terms first.
@@ -50,5 +74,15 @@ mod tests {
             let expected = f64::ln_1p(-1.0 / n);
             assert!((ln_one_less(n) / expected - 1.0).abs() < 1e-12, "{n}: {}", ln_one_less(n));
         }
+    }
+
+    #[test]
+    fn exponentials_and_powers() {
+        for x in [0.0, 1e-12, 1e-4, 1.0 / 30.0, 0.5, 1.0] {
+            assert!(near(one_less_exp(x), -f64::exp_m1(-x)), "{x}: {}", one_less_exp(x));
+        }
+        assert_eq!(power(0.5, 0), 1.0);
+        assert_eq!(power(0.5, 10), 1.0 / 1024.0);
+        assert_eq!(power(0.5, u64::MAX), 0.0);
     }
 }
