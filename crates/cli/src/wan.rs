@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use farhaul_link::{
-    Blackout, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, Reorder,
+    Blackout, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, RateChanges, Reorder,
 };
 use farhaul_wan::{DirectionStats, PeerPort, Relay, RelayConfig, RelayStats};
 use serde::Serialize;
@@ -43,6 +43,15 @@ pub struct RelayArgs {
     between: Option<Vec<String>>,
     #[command(flatten)]
     path: PathArgs,
+    /// Changes of the rate, from the relay's start on: 10s:50M,20s:100M, or 10s:50M,20s:100M/30s to
+    /// repeat them; on the way back too unless that has its own rate
+    #[arg(
+        long,
+        value_name = "TIME:RATE,..[/TIME]",
+        requires = "rate",
+        help_heading = "The path, in each direction"
+    )]
+    rate_changes: Option<RateChanges>,
     /// What is random follows from this
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -67,10 +76,12 @@ pub struct PathArgs {
     /// Propagation delay, one way
     #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0ms")]
     pub delay: Duration,
-    /// Queue: bdp, 100p (packets), 64kB, unlimited
-    #[arg(long, value_name = "SIZE", default_value = "bdp")]
+    /// Queue: bdp, 100p (packets), 64kB, unlimited; red or codel, also with parameters:
+    /// red:limit=bdp,min=5,max=15, codel:limit=bdp,target=5ms
+    #[arg(long, value_name = "SIZE|KIND", default_value = "bdp")]
     pub queue: String,
-    /// Loss: 0.1%, ge:loss=1%,burst=5 (bursts), ber:1e-7 (per bit), every:100, list:3,7-9
+    /// Loss: 0.1%, ge:loss=1%,burst=5 (bursts), ber:1e-7 (per bit), every:100, list:3,7-9,
+    /// gauss:mean=1000,sd=100 (distances), poisson:mean=1000
     #[arg(long, value_name = "MODEL", default_value = "none")]
     pub loss: LossModel,
     /// Loss on the way back, if it differs
@@ -105,6 +116,7 @@ impl PathArgs {
         };
         let forward = LinkConfig {
             rate: self.rate,
+            rate_changes: RateChanges::default(),
             delay: self.delay,
             jitter: self.jitter.unwrap_or_default(),
             queue,
@@ -137,6 +149,11 @@ pub fn run(command: &WanCommand) -> Result<()> {
         _ => bail!("give --listen and --to, or --between"),
     };
     [config.forward, config.backward] = args.path.links()?;
+    let rate_changes = args.rate_changes.clone().unwrap_or_default();
+    if args.path.back_rate.is_none() {
+        config.backward.rate_changes = rate_changes.clone();
+    }
+    config.forward.rate_changes = rate_changes;
     config.seed = args.seed;
     let relay = Relay::bind(config).context("cannot open the relay's ports")?.spawn()?;
     match relay.far_addr() {
@@ -194,6 +211,7 @@ struct Direction {
     sent: u64,
     sent_bytes: u64,
     dropped_queue: u64,
+    dropped_early: u64,
     dropped_loss: u64,
     dropped_blackout: u64,
     duplicated: u64,
@@ -223,6 +241,7 @@ impl From<&DirectionStats> for Direction {
             sent: stats.sent,
             sent_bytes: stats.sent_bytes,
             dropped_queue: stats.link.dropped_queue,
+            dropped_early: stats.link.dropped_early,
             dropped_loss: stats.link.dropped_loss,
             dropped_blackout: stats.link.dropped_blackout,
             duplicated: stats.link.duplicated,
@@ -240,11 +259,12 @@ impl RelayReport {
     fn print(&self) {
         for (name, way) in [("forward ", &self.forward), ("backward", &self.backward)] {
             println!(
-                "{name}: {} of {} datagrams passed, dropped {} queue, {} loss, {} blackout; \
+                "{name}: {} of {} datagrams passed, dropped {} queue, {} early, {} loss, {} blackout; \
                  {} reordered, {} duplicated, {} corrupted; queue up to {} packets",
                 way.sent,
                 way.received,
                 way.dropped_queue,
+                way.dropped_early,
                 way.dropped_loss,
                 way.dropped_blackout,
                 way.reordered,

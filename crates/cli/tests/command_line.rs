@@ -60,6 +60,8 @@ fn bad_usage() {
     expect(&["wan", "relay", "--listen", ":0", "--to", "127.0.0.1:0"], 2, "nobody listens");
     let path = |option, text| ["wan", "relay", "--listen", ":0", "--to", ":9", option, text];
     expect(&path("--reorder", "5%:0"), 2, "leaves the order as it is");
+    expect(&path("--queue", "red:min=5,max=5"), 2, "max must be above min");
+    expect(&path("--rate-changes", "1s:5M"), 2, "--rate");
     expect(&path("--blackout", "1s+0s"), 2, "longer than 0 s");
     expect(&path("--blackout", "1s+2s/2s"), 2, "end before it comes again");
     expect(&["wan", "relay", "--between", "a", "b"], 2, "LISTEN=PEER");

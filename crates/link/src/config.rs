@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use farhaul_base::Time;
 
-use crate::{LossModel, ParseError, Probability, QueueConfig, Rate, parse_duration};
+use crate::{LossModel, ParseError, Probability, QueueConfig, Rate, RateChanges, parse_duration};
 
 /// One direction of a path. The default is a perfect wire: no delay, no limit, no loss.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +14,8 @@ pub struct LinkConfig {
     /// Bits per second; `None` transmits in no time. Counted on
     /// [`wire_len`](crate::Packet::wire_len).
     pub rate: Option<Rate>,
+    /// When the rate becomes another.
+    pub rate_changes: RateChanges,
     /// Propagation delay in one direction, from the end of the transmission to the arrival.
     pub delay: Duration,
     /// What is added to the delay, packet by packet.
@@ -84,6 +86,19 @@ pub struct Blackout {
     pub length: Duration,
     /// From one beginning to the next; `None` once only.
     pub every: Option<Duration>,
+}
+
+impl LinkConfig {
+    /// The first rate that there is, by which the queue is made: that of the beginning or, without
+    /// one, that of the first change.
+    pub fn first_rate(&self) -> Option<Rate> {
+        self.rate.or_else(|| self.rate_changes.changes().first().map(|change| change.rate))
+    }
+
+    /// The rate at `at`; `None` if transmission takes no time then.
+    pub fn rate_at(&self, at: Time) -> Option<Rate> {
+        self.rate_changes.latest(at).or(self.rate)
+    }
 }
 
 impl Blackout {
@@ -221,6 +236,9 @@ impl fmt::Display for LinkConfig {
             Some(rate) => write!(f, "{rate}bit/s")?,
             None => f.write_str("any rate")?,
         }
+        if !self.rate_changes.is_empty() {
+            write!(f, ", then {}", self.rate_changes)?;
+        }
         write!(f, ", {:?}", self.delay)?;
         if !self.jitter.max.is_zero() {
             write!(f, ", jitter {}", self.jitter)?;
@@ -322,6 +340,18 @@ mod tests {
         assert_eq!(
             config.to_string(),
             "200Mbit/s, 40ms, queue bdp:80ms, loss 0.1%, blackout 2s+1s"
+        );
+        let config = LinkConfig {
+            rate: Rate::from_bits_per_second(200_000_000),
+            rate_changes: "10s:50M,20s:100M/30s".parse().unwrap(),
+            queue: "red:limit=100p".parse().unwrap(),
+            loss: "gauss:mean=1000,sd=100".parse().unwrap(),
+            ..LinkConfig::default()
+        };
+        assert_eq!(
+            config.to_string(),
+            "200Mbit/s, then 10s:50M,20s:100M/30s, 0ns, queue red:limit=100p, \
+             loss gauss:mean=1000,sd=100"
         );
     }
 }

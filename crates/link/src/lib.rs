@@ -5,8 +5,9 @@
 //! arguments, so that the same link serves a simulator in virtual time and a relay of real packets,
 //! and a run can be repeated. A packet passes these stages, in this order:
 //!
-//! 1. the queue admits or drops it ([`QueueConfig`]);
-//! 2. it is transmitted, one packet at a time, at the link's [`Rate`];
+//! 1. the queue admits or drops it ([`QueueConfig`]: at the tail, by [`Red`] or by [`CoDel`]);
+//! 2. it is transmitted, one packet at a time, at the link's [`Rate`], which may change over time
+//!    ([`RateChanges`]);
 //! 3. the wire loses it ([`LossModel`], [`Blackout`]). A packet lost here has used its share of the
 //!    rate, as on a real link;
 //! 4. the wire duplicates it, damages it and puts it out of order ([`Reorder`]);
@@ -53,6 +54,8 @@ mod link;
 mod loss;
 mod loss_text;
 mod queue;
+mod rate_changes;
+mod series;
 mod stats;
 mod transmitter;
 mod units;
@@ -61,7 +64,8 @@ mod wire;
 pub use config::{Blackout, Displacement, Jitter, LinkConfig, Reorder};
 pub use link::Link;
 pub use loss::{GilbertElliott, LossModel};
-pub use queue::QueueConfig;
+pub use queue::{CoDel, QueueConfig, QueueLimit, Red};
+pub use rate_changes::{RateChange, RateChanges};
 pub use stats::{LinkStats, QueueDepth};
 pub use units::{ParseError, Probability, Rate, parse_duration, parse_size};
 

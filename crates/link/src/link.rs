@@ -1,8 +1,8 @@
 //! One direction of a path.
 
-use farhaul_base::Time;
+use farhaul_base::{Rng, Time};
 
-use crate::queue::{Queue, Queued};
+use crate::queue::{Queue, Queued, Refusal};
 use crate::transmitter::Transmitter;
 use crate::wire::Wire;
 use crate::{LinkConfig, LinkStats, Packet};
@@ -13,8 +13,8 @@ use crate::{LinkConfig, LinkStats, Packet};
 /// often the link is polled makes no difference as long as the offers are in order of time and none
 /// is dated before a call of [`advance`](Link::advance).
 ///
-/// Memory: the link itself sets no bound when its queue is
-/// [`Unlimited`](crate::QueueConfig::Unlimited) or it has no rate.
+/// Memory: the link itself sets no bound when its queue has no limit
+/// ([`Unlimited`](crate::QueueLimit::Unlimited)) or it has no rate.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
     config: LinkConfig,
@@ -29,11 +29,14 @@ pub struct Link<P> {
 impl<P: Packet> Link<P> {
     /// An idle link. Everything random about it is a function of `seed`.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
+        let mut seeds = Rng::new(seed);
+        // The wire's streams are the first ones: stored results depend on them.
+        let wire = Wire::new(&config, &mut seeds);
         Link {
-            queue: Queue::new(config.queue, config.rate),
+            queue: Queue::new(&config, seeds.fork()),
             current: None,
-            transmitter: Transmitter::new(config.rate),
-            wire: Wire::new(&config, seed),
+            transmitter: Transmitter::new(config.rate, &config.rate_changes),
+            wire,
             stats: LinkStats::default(),
             config,
         }
@@ -46,20 +49,24 @@ impl<P: Packet> Link<P> {
     /// A transmission that ends at `at` precisely has ended before the packet comes.
     ///
     /// # Errors
-    /// The packet itself if the queue is full; the drop has been counted.
+    /// The packet itself if the queue is full or drops it early (RED); the drop has been counted.
+    /// CoDel drops packets that it has let in.
     pub fn offer(&mut self, at: Time, packet: P) -> Result<(), P> {
         self.settle(at);
         let bytes = packet.wire_len();
         self.stats.offered += 1;
         self.stats.offered_bytes += bytes as u64;
-        if !self.queue.admits(bytes) {
-            self.stats.dropped_queue += 1;
+        if let Err(refusal) = self.queue.admit(at, bytes) {
+            match refusal {
+                Refusal::Full => self.stats.dropped_queue += 1,
+                Refusal::Early => self.stats.dropped_early += 1,
+            }
             return Err(packet);
         }
         self.queue.enter(at, bytes);
         let queued = Queued { packet, bytes };
         if self.current.is_some() {
-            self.queue.push(queued);
+            self.queue.push(at, queued);
         } else {
             self.current = Some((self.transmitter.start(at, bytes), queued));
         }
@@ -116,7 +123,7 @@ impl<P: Packet> Link<P> {
         {
             self.queue.leave(end, bytes);
             self.wire.send(end, packet, bytes, &mut self.stats);
-            self.current = self.queue.pop().map(|next| {
+            self.current = self.queue.pop(end, &mut self.stats.dropped_early).map(|next| {
                 // It has waited for the transmitter, so it starts when that is free.
                 (self.transmitter.start(Time::ZERO, next.bytes), next)
             });

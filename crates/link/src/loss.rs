@@ -1,16 +1,20 @@
 //! Which packets the wire loses.
 
+mod spacing;
+
 use core::num::NonZeroU64;
 use core::ops::RangeInclusive;
 
 use farhaul_base::Rng;
 
+use self::spacing::Spacing;
 use crate::Probability;
 
 /// Which packets the wire loses. Blackouts are apart, see [`Blackout`](crate::Blackout).
 ///
 /// Written `none`, `0.1%`, `ber:1e-7`, `ge:p=1%,r=30%` (with `good=` and `bad=` for the loss in
-/// each state), `ge:loss=1%,burst=5`, `every:100`, `list:3,7-9`.
+/// each state), `ge:loss=1%,burst=5`, `every:100`, `gauss:mean=1000,sd=100`, `poisson:mean=1000`,
+/// `list:3,7-9`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum LossModel {
     /// None.
@@ -27,6 +31,21 @@ pub enum LossModel {
     Periodic {
         /// n.
         every: NonZeroU64,
+    },
+    /// At distances from a Gaussian distribution: the n-th packet after the last one lost (or from
+    /// the first on) is lost, n being drawn for each loss, rounded, and at least 1.
+    Gaussian {
+        /// Mean distance in packets, finite and at least 1.
+        mean: f64,
+        /// Standard deviation in packets, finite and at least 0.
+        sd: f64,
+    },
+    /// As a Poisson process: at independent, exponentially distributed distances, which in whole
+    /// packets is the geometric distribution. Each packet is then lost with the same probability of
+    /// 1/`mean`, so that statistically this is [`Uniform`](LossModel::Uniform), drawn once a loss.
+    Poisson {
+        /// Mean distance in packets, finite and at least 1.
+        mean: f64,
     },
     /// These packets, by their number in the order of transmission; the first is 1.
     Scripted(Vec<RangeInclusive<u64>>),
@@ -69,6 +88,11 @@ enum State {
         bad: bool,
     },
     Periodic(NonZeroU64),
+    /// `next` is the number of the next packet lost.
+    Spaced {
+        spacing: Spacing,
+        next: u64,
+    },
     /// Sorted, apart from each other, the next one last.
     Scripted(Vec<RangeInclusive<u64>>),
 }
@@ -105,18 +129,26 @@ impl LossModel {
             LossModel::PerBit(p) => 1.0 - (1.0 - p.value()).powf(bits as f64),
             LossModel::GilbertElliott(model) => model.mean_loss(),
             LossModel::Periodic { every } => 1.0 / every.get() as f64,
+            LossModel::Gaussian { mean, sd } => spacing::mean_at_least_one(*mean, *sd).recip(),
+            LossModel::Poisson { mean } => mean.max(1.0).recip(),
         }
     }
 }
 
 impl LossProcess {
-    pub(crate) fn new(model: &LossModel, rng: Rng) -> Self {
+    pub(crate) fn new(model: &LossModel, mut rng: Rng) -> Self {
+        let mut spaced = |spacing: Spacing| {
+            let next = spacing.draw(&mut rng);
+            State::Spaced { spacing, next }
+        };
         let state = match model {
             LossModel::None => State::None,
             LossModel::Uniform(p) => State::Uniform(*p),
             LossModel::PerBit(p) => State::PerBit { bit_error: p.value(), last: (0, 0.0) },
             LossModel::GilbertElliott(model) => State::GilbertElliott { model: *model, bad: false },
             LossModel::Periodic { every } => State::Periodic(*every),
+            LossModel::Gaussian { mean, sd } => spaced(Spacing::gaussian(*mean, *sd)),
+            LossModel::Poisson { mean } => spaced(Spacing::geometric(*mean)),
             LossModel::Scripted(ranges) => State::Scripted(next_last(ranges)),
         };
         LossProcess { rng, judged: 0, state }
@@ -142,6 +174,13 @@ impl LossProcess {
                 lost
             }
             State::Periodic(every) => self.judged.is_multiple_of(every.get()),
+            State::Spaced { spacing, next } => {
+                let lost = self.judged == *next;
+                if lost {
+                    *next = next.saturating_add(spacing.draw(&mut self.rng));
+                }
+                lost
+            }
             State::Scripted(ranges) => {
                 while ranges.last().is_some_and(|range| *range.end() < self.judged) {
                     ranges.pop();
@@ -272,6 +311,55 @@ mod tests {
         assert!(model(0.9, 2.0).is_none());
         assert!(model(0.1, f64::INFINITY).is_none());
         assert!(model(0.0, 1.0).is_some());
+    }
+
+    /// Distances from loss to loss: their mean and standard deviation.
+    fn distances(model: &LossModel) -> (f64, f64) {
+        let lost = losses(model, 2_000_000, 1_500);
+        let gaps: Vec<f64> = lost.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let square = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        (mean, square.sqrt())
+    }
+
+    #[test]
+    fn gaussian_distances() {
+        let (mean, sd) = distances(&LossModel::Gaussian { mean: 200.0, sd: 20.0 });
+        assert!(near(mean, 200.0, 0.01) && near(sd, 20.0, 0.03), "{mean} {sd}");
+        // Without deviation it is periodic.
+        let every = LossModel::Gaussian { mean: 4.0, sd: 0.0 };
+        assert_eq!(losses(&every, 20, 1), [4, 8, 12, 16, 20]);
+        assert_eq!(every.mean_loss(1), 0.25);
+        // Many distances below 1 make the mean longer.
+        for (mean, sd) in [(10.0, 1.0), (10.0, 10.0), (1.0, 5.0), (3.0, 100.0)] {
+            let model = LossModel::Gaussian { mean, sd };
+            let (share, _) = share_and_burst(&model, 2_000_000);
+            assert!(near(share, model.mean_loss(1), 0.02), "{mean} {sd}: {share}");
+        }
+    }
+
+    /// Mean m and standard deviation sqrt(m (m - 1)), as the geometric distribution has them.
+    #[test]
+    fn poisson_distances() {
+        for m in [1.5f64, 3.0, 10.0, 200.0] {
+            let model = LossModel::Poisson { mean: m };
+            let (mean, sd) = distances(&model);
+            assert!(near(mean, m, 0.03), "{mean}");
+            assert!(near(sd, (m * (m - 1.0)).sqrt(), 0.05), "{m}: {sd}");
+            assert_eq!(model.mean_loss(1), 1.0 / m);
+        }
+        assert_eq!(losses(&LossModel::Poisson { mean: 1.0 }, 1_000, 1).len(), 1_000);
+    }
+
+    /// Values that no text gives.
+    #[test]
+    fn strange_distances_do_no_harm() {
+        for (mean, sd) in [(f64::NAN, 1.0), (-5.0, f64::NAN), (1.0, f64::INFINITY), (0.0, 0.0)] {
+            losses(&LossModel::Gaussian { mean, sd }, 1_000, 1);
+            losses(&LossModel::Poisson { mean }, 1_000, 1);
+        }
+        assert!(losses(&LossModel::Poisson { mean: f64::INFINITY }, 1_000, 1).is_empty());
+        assert!(losses(&LossModel::Gaussian { mean: 1e300, sd: 1.0 }, 1_000, 1).is_empty());
     }
 
     #[test]

@@ -18,7 +18,7 @@ impl FromStr for LossModel {
                 ParseError::new(
                     text,
                     "a loss (write none, 0.1%, ber:1e-7, ge:p=1%,r=30%, ge:loss=1%,burst=5, \
-                     every:100 or list:3,7-9)",
+                     every:100, gauss:mean=1000,sd=100, poisson:mean=1000 or list:3,7-9)",
                 )
             }),
             Some(("ber", p)) => p.parse().map(LossModel::PerBit),
@@ -28,9 +28,12 @@ impl FromStr for LossModel {
                 .parse::<NonZeroU64>()
                 .map(|every| LossModel::Periodic { every })
                 .map_err(|_| ParseError::new(n, "a positive number of packets")),
+            Some(("gauss", fields)) => parse_gaussian(fields),
+            Some(("poisson", fields)) => parse_poisson(fields),
             Some(("list", list)) => parse_list(list).map(LossModel::Scripted),
             Some((kind, _)) => {
-                Err(ParseError::new(kind, "a kind of loss (there are ber, ge, every and list)"))
+                let expected = "a kind of loss (there are ber, ge, every, gauss, poisson and list)";
+                Err(ParseError::new(kind, expected))
             }
         }
     }
@@ -55,6 +58,8 @@ impl fmt::Display for LossModel {
                 Ok(())
             }
             LossModel::Periodic { every } => write!(f, "every:{every}"),
+            LossModel::Gaussian { mean, sd } => write!(f, "gauss:mean={mean},sd={sd}"),
+            LossModel::Poisson { mean } => write!(f, "poisson:mean={mean}"),
             LossModel::Scripted(ranges) => {
                 f.write_str("list:")?;
                 for (index, range) in ranges.iter().enumerate() {
@@ -118,6 +123,40 @@ fn parse_gilbert_elliott(text: &str) -> Result<GilbertElliott, ParseError> {
     }
 }
 
+fn parse_gaussian(text: &str) -> Result<LossModel, ParseError> {
+    let error = || {
+        let expected = "Gaussian distances between losses (write gauss:mean=1000,sd=100; the mean is \
+                        at least 1 packet)";
+        ParseError::new(text, expected)
+    };
+    let (first, second) = text.split_once(',').ok_or_else(error)?;
+    let fields = [first, second].map(|field| packets(field, "mean").ok_or(field));
+    let (mean, sd) = match fields {
+        [Ok(mean), Err(other)] | [Err(other), Ok(mean)] => (mean, packets(other, "sd")),
+        _ => return Err(error()),
+    };
+    let sd = sd.ok_or_else(error)?;
+    if mean < 1.0 { Err(error()) } else { Ok(LossModel::Gaussian { mean, sd }) }
+}
+
+fn parse_poisson(text: &str) -> Result<LossModel, ParseError> {
+    let mean = packets(text, "mean").filter(|mean| *mean >= 1.0).ok_or_else(|| {
+        let expected = "a mean distance between losses (write poisson:mean=1000; it is at least 1 \
+                        packet)";
+        ParseError::new(text, expected)
+    })?;
+    Ok(LossModel::Poisson { mean })
+}
+
+/// The value of a field `name=value` in packets.
+fn packets(field: &str, name: &str) -> Option<f64> {
+    /// Above it a float does not tell a packet from the next.
+    const MOST: f64 = (1u64 << 53) as f64;
+    let (found, value) = field.split_once('=')?;
+    let value = value.trim().parse().ok()?;
+    (found.trim() == name && (0.0..=MOST).contains(&value)).then_some(value)
+}
+
 fn parse_list(text: &str) -> Result<Vec<RangeInclusive<u64>>, ParseError> {
     let number = |text: &str| text.trim().parse::<u64>().ok().filter(|number| *number > 0);
     text.split(',')
@@ -149,6 +188,10 @@ mod tests {
             parsed("every:100"),
             Ok(LossModel::Periodic { every: NonZeroU64::new(100).unwrap() })
         );
+        let gaussian = LossModel::Gaussian { mean: 1_000.0, sd: 100.0 };
+        assert_eq!(parsed("gauss:mean=1000, sd=100"), Ok(gaussian.clone()));
+        assert_eq!(parsed("gauss:sd=100,mean=1000"), Ok(gaussian));
+        assert_eq!(parsed("poisson:mean=1e3"), Ok(LossModel::Poisson { mean: 1_000.0 }));
         assert_eq!(parsed("list:3,7-9"), Ok(LossModel::Scripted(vec![3..=3, 7..=9])));
         assert_eq!(
             parsed("ge:p=1%, r=30%, bad=50%"),
@@ -187,12 +230,26 @@ mod tests {
             "ge:loss=1%,burst=0.5",
             "ge:loss=1%,burst=x",
             "ge:p=1%,q=3%",
+            "gauss:",
+            "gauss:mean=1000",
+            "gauss:mean=0.5,sd=1",
+            "gauss:mean=10,sd=-1",
+            "gauss:mean=10,mean=1",
+            "gauss:mean=10,sd=1,sd=2",
+            "gauss:sd=inf,mean=2",
+            "poisson:",
+            "poisson:mean=0",
+            "poisson:mean=nan",
+            "poisson:1000",
             "magic:1",
         ] {
             assert!(bad.parse::<LossModel>().is_err(), "{bad}");
         }
         let message = "magic:1".parse::<LossModel>().unwrap_err().to_string();
-        assert_eq!(message, "`magic` is not a kind of loss (there are ber, ge, every and list)");
+        assert_eq!(
+            message,
+            "`magic` is not a kind of loss (there are ber, ge, every, gauss, poisson and list)"
+        );
     }
 
     #[test]
@@ -202,6 +259,9 @@ mod tests {
             "0.1%",
             "ber:1e-7",
             "every:100",
+            "gauss:mean=1000,sd=100",
+            "gauss:mean=1.5,sd=0",
+            "poisson:mean=1000",
             "list:3,7-9",
             "ge:p=1%,r=30%",
             "ge:p=1%,r=30%,good=0.1%,bad=50%",

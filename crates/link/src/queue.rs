@@ -1,47 +1,30 @@
-//! The queue in front of the transmitter.
+//! The queue in front of the transmitter: which packets it lets in, and which leaves next.
 //!
-//! Tail drop: a packet that does not fit is dropped, the others leave in their order. Queues that
-//! choose otherwise (RED, CoDel) belong here as further kinds.
+//! Packets leave in the order in which they came. All kinds drop at the tail what does not fit; RED
+//! drops others as they come, CoDel as they leave.
 
-use core::fmt;
-use core::str::FromStr;
-use core::time::Duration;
+mod codel;
+mod config;
+mod red;
+mod text;
+
 use std::collections::VecDeque;
 
-use farhaul_base::Time;
+use farhaul_base::{Rng, Time};
 
+pub use self::config::{CoDel, QueueConfig, QueueLimit, Red};
+
+use self::codel::CoDelQueue;
+use self::red::{Backlog, RedQueue};
+use crate::LinkConfig;
 use crate::stats::QueueDepth;
-use crate::{ParseError, Rate, parse_duration, parse_size};
-
-/// How much the queue of a link holds, the packet in transmission included.
-///
-/// (ns-2 and many routers do not count the packet in transmission; their queue of n packets is
-/// n + 1 here.) An idle link takes any packet, so that a limit below one packet does not cut the
-/// link but leaves it without a queue.
-///
-/// Written `unlimited`, `100p` or `100` (packets), `64kB` (bytes), `bdp:80ms`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QueueConfig {
-    /// Everything. Its user must bound the memory some other way.
-    #[default]
-    Unlimited,
-    /// This many packets, 0 meaning 1.
-    Packets(u32),
-    /// This many bytes, as [`wire_len`](crate::Packet::wire_len) counts them.
-    Bytes(u64),
-    /// The bytes of the rate times this round-trip time, and at least 15,000, which is ten packets
-    /// of 1500 bytes. Without a rate the product has no bound, and neither has the queue.
-    Bdp {
-        /// Round-trip time of the path that the queue is made for.
-        rtt: Duration,
-    },
-}
 
 /// Packets that wait, oldest first, and the account of what the link holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<P> {
-    waiting: VecDeque<Queued<P>>,
+    waiting: Waiting<P>,
     limit: Limit,
+    discipline: Discipline,
     depth: QueueDepth,
     /// When `depth` last changed.
     changed_at: Time,
@@ -54,51 +37,67 @@ pub(crate) struct Queued<P> {
     pub bytes: usize,
 }
 
+/// Packets with the sum of their sizes.
+#[derive(Clone, Debug)]
+struct Waiting<P> {
+    packets: VecDeque<Queued<P>>,
+    bytes: u64,
+}
+
+/// Why a packet was not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It does not fit.
+    Full,
+    /// It would have fitted.
+    Early,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     packets: u64,
     bytes: u64,
 }
 
-impl QueueConfig {
-    /// The least that a queue of the bandwidth-delay product holds: ten packets of 1500 bytes.
-    pub const BDP_MIN_BYTES: u64 = 15_000;
-
-    /// As [`FromStr`], and `bdp` alone means the product with `rtt`.
-    ///
-    /// # Errors
-    /// If the text is none of the forms above.
-    pub fn parse(text: &str, rtt: Duration) -> Result<Self, ParseError> {
-        if text.trim() == "bdp" { Ok(QueueConfig::Bdp { rtt }) } else { text.parse() }
-    }
-
-    /// The limit in bytes on a link of `rate`; `None` if there is none or it counts packets.
-    pub fn limit_bytes(self, rate: Option<Rate>) -> Option<u64> {
-        match self {
-            QueueConfig::Unlimited | QueueConfig::Packets(_) => None,
-            QueueConfig::Bytes(bytes) => Some(bytes),
-            QueueConfig::Bdp { rtt } => Some(rate?.bytes_within(rtt).max(Self::BDP_MIN_BYTES)),
-        }
-    }
+#[derive(Clone, Debug)]
+enum Discipline {
+    Tail,
+    Red(Box<RedQueue>),
+    CoDel(Box<CoDelQueue>),
 }
 
 impl<P> Queue<P> {
-    pub(crate) fn new(config: QueueConfig, rate: Option<Rate>) -> Self {
-        let packets = match config {
-            QueueConfig::Packets(packets) => u64::from(packets),
+    pub(crate) fn new(config: &LinkConfig, rng: Rng) -> Self {
+        let packets = match config.queue.limit() {
+            QueueLimit::Packets(packets) => u64::from(packets),
             _ => u64::MAX,
         };
-        let bytes = config.limit_bytes(rate).unwrap_or(u64::MAX);
+        let bytes = config.queue.limit_bytes(config.first_rate()).unwrap_or(u64::MAX);
         Queue {
-            waiting: VecDeque::new(),
+            waiting: Waiting { packets: VecDeque::new(), bytes: 0 },
             limit: Limit { packets, bytes },
+            discipline: Discipline::new(config, rng),
             depth: QueueDepth::default(),
             changed_at: Time::ZERO,
         }
     }
 
-    /// Whether a packet of `bytes` may enter now.
-    pub(crate) fn admits(&self, bytes: usize) -> bool {
+    /// Whether a packet of `bytes` that comes at `at` is let in. Asked once a packet.
+    pub(crate) fn admit(&mut self, at: Time, bytes: usize) -> Result<(), Refusal> {
+        let fits = self.fits(bytes);
+        match &mut self.discipline {
+            Discipline::Tail => {}
+            Discipline::CoDel(codel) => codel.meet(bytes),
+            Discipline::Red(red) => {
+                let packets = self.waiting.packets.len() as u64;
+                let waiting = Backlog { packets, bytes: self.waiting.bytes };
+                return red.admit(at, bytes, waiting, fits);
+            }
+        }
+        if fits { Ok(()) } else { Err(Refusal::Full) }
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
         self.depth.packets == 0
             || (self.depth.packets < self.limit.packets
                 && self.depth.bytes.saturating_add(bytes as u64) <= self.limit.bytes)
@@ -120,12 +119,38 @@ impl<P> Queue<P> {
         self.depth.bytes -= bytes as u64;
     }
 
-    pub(crate) fn push(&mut self, packet: Queued<P>) {
-        self.waiting.push_back(packet);
+    /// Lets a packet that has come at `at` wait.
+    pub(crate) fn push(&mut self, at: Time, packet: Queued<P>) {
+        if let Discipline::CoDel(codel) = &mut self.discipline {
+            codel.push(at);
+        }
+        self.waiting.bytes += packet.bytes as u64;
+        self.waiting.packets.push_back(packet);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Queued<P>> {
-        self.waiting.pop_front()
+    /// The packet to transmit from `at` on, when a transmission has ended and been accounted for.
+    /// Adds to `dropped` the number of those that are dropped now.
+    pub(crate) fn pop(&mut self, at: Time, dropped: &mut u64) -> Option<Queued<P>> {
+        let Queue { waiting, depth, .. } = self;
+        match &mut self.discipline {
+            Discipline::Tail => waiting.pop(),
+            Discipline::Red(red) => {
+                let head = waiting.pop();
+                if head.is_none() {
+                    red.run_dry(at);
+                }
+                head
+            }
+            Discipline::CoDel(codel) => {
+                let take = || waiting.pop().map(|head| (head, waiting.bytes));
+                let drop = |packet: Queued<P>| {
+                    depth.packets -= 1;
+                    depth.bytes -= packet.bytes as u64;
+                    *dropped += 1;
+                };
+                codel.pop(at, take, drop)
+            }
+        }
     }
 
     /// Brings the time average of the depth up to `now`.
@@ -141,83 +166,41 @@ impl<P> Queue<P> {
     }
 }
 
-impl FromStr for QueueConfig {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let error = || ParseError::new(text, "a queue (write unlimited, 100p, 64kB or bdp:80ms)");
-        let trimmed = text.trim();
-        if trimmed == "unlimited" {
-            return Ok(QueueConfig::Unlimited);
-        }
-        if trimmed == "bdp" {
-            let expected = "complete: a queue of the bandwidth-delay product needs the round-trip \
-                            time (write bdp:80ms)";
-            return Err(ParseError::new(text, expected));
-        }
-        if let Some(rtt) = trimmed.strip_prefix("bdp:") {
-            return Ok(QueueConfig::Bdp { rtt: parse_duration(rtt)? });
-        }
-        if trimmed.ends_with('B') {
-            return Ok(QueueConfig::Bytes(parse_size(trimmed)?));
-        }
-        let packets = trimmed.strip_suffix('p').unwrap_or(trimmed);
-        packets.parse().map(QueueConfig::Packets).map_err(|_| error())
+impl<P> Waiting<P> {
+    fn pop(&mut self) -> Option<Queued<P>> {
+        let head = self.packets.pop_front()?;
+        self.bytes -= head.bytes as u64;
+        Some(head)
     }
 }
 
-/// The form that [`FromStr`] reads.
-impl fmt::Display for QueueConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            QueueConfig::Unlimited => f.write_str("unlimited"),
-            QueueConfig::Packets(packets) => write!(f, "{packets}p"),
-            QueueConfig::Bytes(bytes) => write!(f, "{bytes}B"),
-            QueueConfig::Bdp { rtt } => write!(f, "bdp:{rtt:?}"),
+impl Discipline {
+    fn new(config: &LinkConfig, rng: Rng) -> Self {
+        match (config.queue, config.first_rate()) {
+            (QueueConfig::Red(red), Some(rate)) => {
+                Discipline::Red(Box::new(RedQueue::new(&red, rate, config.delay, rng)))
+            }
+            (QueueConfig::CoDel(codel), _) => Discipline::CoDel(Box::new(CoDelQueue::new(&codel))),
+            _ => Discipline::Tail,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
 
     #[test]
-    fn texts() {
-        let rtt = Duration::from_millis(80);
-        let parsed = |text: &str| text.parse::<QueueConfig>();
-        assert_eq!(parsed("unlimited"), Ok(QueueConfig::Unlimited));
-        assert_eq!(parsed("100"), Ok(QueueConfig::Packets(100)));
-        assert_eq!(parsed("64kB"), Ok(QueueConfig::Bytes(64_000)));
-        assert_eq!(parsed("bdp:80ms"), Ok(QueueConfig::Bdp { rtt }));
-        assert_eq!(QueueConfig::parse("bdp", rtt), Ok(QueueConfig::Bdp { rtt }));
-        assert_eq!(QueueConfig::parse("7p", rtt), Ok(QueueConfig::Packets(7)));
-        for bad in ["", "bdp", "bdp:", "-1", "64k", "ten", "99999999999p", "xB"] {
-            assert!(parsed(bad).is_err(), "{bad}");
-        }
-        for text in ["unlimited", "100p", "64000B", "bdp:80ms"] {
-            assert_eq!(parsed(text).unwrap().to_string(), text);
-        }
-    }
-
-    #[test]
-    fn product_and_its_floor() {
-        let bdp = |ms| QueueConfig::Bdp { rtt: Duration::from_millis(ms) };
-        let rate = Rate::from_bits_per_second(200_000_000);
-        assert_eq!(bdp(80).limit_bytes(rate), Some(2_000_000));
-        assert_eq!(bdp(0).limit_bytes(rate), Some(15_000));
-        assert_eq!(bdp(80).limit_bytes(None), None);
-    }
-
-    #[test]
     fn mean_depth_is_weighted_by_time() {
-        let mut queue: Queue<()> = Queue::new(QueueConfig::Unlimited, None);
+        let mut queue: Queue<()> = Queue::new(&LinkConfig::default(), Rng::new(0));
         queue.enter(Time::from_secs(1), 100);
         queue.enter(Time::from_secs(2), 100);
         queue.leave(Time::from_secs(5), 100);
         queue.pass_time(Time::from_secs(10));
         // 0 for 1 s, 1 for 1 s, 2 for 3 s, 1 for 5 s.
-        assert_eq!(queue.depth().mean_packets(Time::from_secs(10) - Time::ZERO), 1.2);
+        assert_eq!(queue.depth().mean_packets(Duration::from_secs(10)), 1.2);
         assert_eq!((queue.depth().packets, queue.depth().packets_max), (1, 2));
     }
 }

@@ -21,6 +21,8 @@ pub struct LinkStats {
     pub passed_bytes: u64,
     /// Dropped because the queue was full.
     pub dropped_queue: u64,
+    /// Dropped by the queue though there was room: by RED as they came, by CoDel as they left.
+    pub dropped_early: u64,
     /// Lost by the loss model.
     pub dropped_loss: u64,
     /// Lost in a blackout.
@@ -58,7 +60,7 @@ pub struct QueueDepth {
 impl LinkStats {
     /// Packets dropped for any cause.
     pub fn dropped(&self) -> u64 {
-        self.dropped_queue + self.dropped_loss + self.dropped_blackout
+        self.dropped_queue + self.dropped_early + self.dropped_loss + self.dropped_blackout
     }
 }
 

@@ -52,8 +52,9 @@ impl Probability {
     pub const ONE: Probability = Probability(1.0);
 
     /// `value` as a probability; `None` outside [0, 1] and for NaN.
-    pub fn new(value: f64) -> Option<Self> {
-        (0.0..=1.0).contains(&value).then_some(Probability(value))
+    pub const fn new(value: f64) -> Option<Self> {
+        // `contains` of a range is no constant function.
+        if value >= 0.0 && value <= 1.0 { Some(Probability(value)) } else { None }
     }
 
     /// The number, within [0, 1].

@@ -65,8 +65,8 @@ struct Held<P> {
 }
 
 impl<P: Packet> Wire<P> {
-    pub(crate) fn new(config: &LinkConfig, seed: u64) -> Self {
-        let mut seeds = Rng::new(seed);
+    /// Takes its streams from `seeds`.
+    pub(crate) fn new(config: &LinkConfig, seeds: &mut Rng) -> Self {
         Wire {
             delay_ns: u64::try_from(config.delay.as_nanos()).unwrap_or(u64::MAX),
             jitter: config.jitter,

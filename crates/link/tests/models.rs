@@ -136,6 +136,109 @@ fn a_transmission_that_ends_makes_room_for_what_comes_then() {
     assert!(link.offer(Time::from_millis(1), Probe::new(2, 1_500)).is_ok());
 }
 
+/// Half as much again as the link carries, for a minute, into a queue of 12 Mb/s.
+fn overloaded(queue: &str) -> Link<Probe> {
+    let queue = queue.parse().expect("a queue");
+    let config = LinkConfig { rate: rate("12M"), queue, ..LinkConfig::default() };
+    offered(config, 90_000, 1_500, 666_667)
+}
+
+/// A third must go; RED lets it go before the queue is full, about where the probability of a drop
+/// makes it so: at a gap of 3 packets, 1.5/p of them, p is 0.5, and the average is
+/// max (1 + (0.5 - 0.1) / 0.9).
+#[test]
+fn red_holds_the_queue_where_its_probability_balances_the_load() {
+    let stats = overloaded("red:limit=1000p,min=5,max=15,weight=0.002").stats();
+    assert_eq!(stats.dropped_queue, 0);
+    let share = stats.dropped_early as f64 / stats.offered as f64;
+    assert!((share - 1.0 / 3.0).abs() < 0.01, "{share}");
+    let waiting = stats.queue.mean_packets(Duration::from_secs(60)) - 1.0;
+    assert!((18.0..27.0).contains(&waiting), "{waiting}");
+    // A limit below that is what drops.
+    let stats = overloaded("red:limit=10p,min=50,max=150").stats();
+    assert_eq!((stats.dropped_early, stats.queue.packets_max), (0, 10));
+    assert!(stats.dropped_queue > 29_000);
+}
+
+#[test]
+fn red_leaves_a_link_alone_that_keeps_up() {
+    let queue = "red:min=0,max=0.1,gentle=false".parse().unwrap();
+    let config = LinkConfig { rate: rate("12M"), queue, ..LinkConfig::default() };
+    let mut link = offered(config, 10_000, 1_500, 1_000_000);
+    assert_eq!(drain(&mut link).len(), 10_000);
+}
+
+/// CoDel's drops become more and more frequent: n of them take 100 ms times the sum of 1/sqrt(k) for
+/// k below n, which is 200 ms sqrt(n) - 146 ms. They come as packets leave, so that those let in and
+/// dropped are in the account.
+#[test]
+fn codel_drops_follow_its_control_law() {
+    let queue = "codel:limit=10000p".parse().unwrap();
+    let config = LinkConfig { rate: rate("12M"), queue, ..LinkConfig::default() };
+    // 10 s; three come while two leave.
+    let mut link = offered(config, 15_000, 1_500, 666_667);
+    let stats = link.stats();
+    assert_eq!(stats.dropped_queue, 0);
+    // The wait reaches 5 ms after 15 ms, and an interval later the first is dropped.
+    let expected = ((10.0 - 0.115 + 0.146f64) / 0.2).powi(2);
+    let dropped = stats.dropped_early as f64;
+    assert!((dropped - expected).abs() < 0.01 * expected, "{dropped}, not {expected}");
+    assert_eq!(stats.queue.packets, 15_000 - 9_999 - stats.dropped_early);
+    let out = drain(&mut link);
+    assert_eq!(out.len() as u64 + link.stats().dropped(), 15_000);
+}
+
+/// A load that stays below the rate is not dropped however long it lasts.
+#[test]
+fn codel_leaves_short_waits_alone() {
+    let queue = "codel".parse().unwrap();
+    let config = LinkConfig { rate: rate("12M"), queue, ..LinkConfig::default() };
+    let mut link = Link::new(config, 1);
+    for id in 0..20_000 {
+        // Four at once every 4.1 ms: the last of them waits 3 ms.
+        let at = Time::from_micros(id / 4 * 4_100);
+        link.offer(at, Probe::new(id, 1_500)).unwrap();
+    }
+    drain(&mut link);
+    assert_eq!(link.stats().dropped(), 0);
+}
+
+#[test]
+fn a_rate_that_changes() {
+    let config = LinkConfig {
+        rate: rate("12M"),
+        rate_changes: "10ms:24M,20ms:6M/40ms".parse().unwrap(),
+        ..LinkConfig::default()
+    };
+    let rates = [0, 10, 20, 49, 50, 60].map(|ms| config.rate_at(Time::from_millis(ms)));
+    assert_eq!(rates, ["12M", "24M", "6M", "6M", "24M", "6M"].map(rate));
+    // 10 packets in 10 ms, 20 in the next, 15 in 30 ms, 20 in 10 ms, and 15 in 30 ms again.
+    let out = drain(&mut offered(config, 80, 1_500, 0));
+    let at = |n: usize| out[n - 1].0.as_micros();
+    assert_eq!(
+        [10, 11, 30, 31, 45, 65, 80].map(at),
+        [10_000, 10_500, 20_000, 22_000, 50_000, 60_000, 90_000]
+    );
+}
+
+/// The queue's randomness is its own: what the wire does is the same whatever the queue.
+#[test]
+fn the_queue_draws_apart_from_the_wire() {
+    let arrived = |queue: &str| {
+        let config = LinkConfig {
+            rate: rate("1G"),
+            queue: queue.parse().unwrap(),
+            loss: "5%".parse().unwrap(),
+            jitter: "1ms:reorder".parse().unwrap(),
+            ..LinkConfig::default()
+        };
+        drain(&mut offered(config, 5_000, 1_500, 20_000))
+    };
+    let tail = arrived("unlimited");
+    assert_eq!(tail, arrived("red"));
+    assert_eq!(tail, arrived("codel"));
+}
+
 #[test]
 fn polling_ahead_of_a_late_offer_does_not_empty_the_queue_early() {
     let config = LinkConfig {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use common::{Probe, drain};
 use farhaul_base::{Rng, Time};
 use farhaul_link::{
-    Blackout, Displacement, GilbertElliott, Jitter, Link, LinkConfig, LossModel, Probability,
-    QueueConfig, Rate, Reorder,
+    Blackout, CoDel, Displacement, GilbertElliott, Jitter, Link, LinkConfig, LossModel,
+    Probability, QueueConfig, QueueLimit, Rate, RateChange, RateChanges, Red, Reorder,
 };
 use proptest::prelude::*;
 
@@ -21,13 +21,66 @@ fn span(longest_us: u64) -> impl Strategy<Value = Duration> {
     prop_oneof![Just(0), 0..longest_us].prop_map(Duration::from_micros)
 }
 
+fn limit() -> impl Strategy<Value = QueueLimit> {
+    prop_oneof![
+        Just(QueueLimit::Unlimited),
+        (0..50u32).prop_map(QueueLimit::Packets),
+        (0..50_000u64).prop_map(QueueLimit::Bytes),
+        span(50_000).prop_map(|rtt| QueueLimit::Bdp { rtt }),
+    ]
+}
+
+fn red() -> impl Strategy<Value = Red> {
+    let thresholds = (prop::option::of(0.0..20.0), prop::option::of(0.1..20.0));
+    let thresholds = thresholds.prop_map(|(min, above): (Option<f64>, Option<f64>)| {
+        (min, above.map(|above| min.unwrap_or(0.0) + above))
+    });
+    let weight =
+        prop::option::of((1e-6..=1.0).prop_map(|w| Probability::new(w).expect("in range")));
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (limit(), thresholds, weight, probability(), flags, 1..3_000u32, span(20_000)).prop_map(
+        |(limit, (min, max), weight, max_p, (gentle, wait, bytes), mean, target)| {
+            let mean = mean.try_into().expect("not zero");
+            Red { limit, min, max, weight, max_p, gentle, wait, mean, bytes, target }
+        },
+    )
+}
+
+fn codel() -> impl Strategy<Value = CoDel> {
+    (limit(), span(5_000), 1..50_000u64).prop_map(|(limit, target, interval)| CoDel {
+        limit,
+        target,
+        interval: Duration::from_micros(interval),
+    })
+}
+
 fn queue() -> impl Strategy<Value = QueueConfig> {
     prop_oneof![
-        Just(QueueConfig::Unlimited),
-        (0..50u32).prop_map(QueueConfig::Packets),
-        (0..50_000u64).prop_map(QueueConfig::Bytes),
-        span(50_000).prop_map(|rtt| QueueConfig::Bdp { rtt }),
+        2 => limit().prop_map(QueueConfig::from),
+        1 => red().prop_map(QueueConfig::Red),
+        1 => codel().prop_map(QueueConfig::CoDel),
     ]
+}
+
+fn rate() -> impl Strategy<Value = Option<Rate>> {
+    prop::option::of(1_000u64..1_000_000_000)
+        .prop_map(|rate| rate.and_then(Rate::from_bits_per_second))
+}
+
+fn rate_changes() -> impl Strategy<Value = RateChanges> {
+    let steps = prop::collection::vec((1..5_000_000u64, 1_000u64..1_000_000_000), 0..5);
+    (steps, prop::option::of(1_000_000..10_000_000u64)).prop_map(|(steps, pause)| {
+        let mut at = Duration::ZERO;
+        let changes = steps.into_iter().map(|(step, rate)| {
+            let rate = Rate::from_bits_per_second(rate).expect("not zero");
+            let change = RateChange { at, rate };
+            at += Duration::from_nanos(step);
+            change
+        });
+        let changes = changes.collect();
+        let every = pause.map(|pause| at + Duration::from_nanos(pause));
+        RateChanges::new(changes, every).expect("in order")
+    })
 }
 
 fn loss() -> impl Strategy<Value = LossModel> {
@@ -41,6 +94,8 @@ fn loss() -> impl Strategy<Value = LossModel> {
         probability().prop_map(LossModel::Uniform),
         (0.0..1e-3).prop_map(|p| LossModel::PerBit(Probability::new(p).expect("within [0, 1]"))),
         bursts,
+        (1.0..100.0, 0.0..50.0).prop_map(|(mean, sd)| LossModel::Gaussian { mean, sd }),
+        (1.0..100.0).prop_map(|mean| LossModel::Poisson { mean }),
         (1..20u64).prop_map(|n| LossModel::Periodic { every: n.try_into().expect("not zero") }),
         prop::collection::vec((0..100u64, 0..20u64), 0..5).prop_map(|ranges| {
             LossModel::Scripted(ranges.into_iter().map(|(at, n)| at..=at + n).collect())
@@ -59,7 +114,7 @@ fn reorder() -> impl Strategy<Value = Option<Reorder>> {
 
 fn config() -> impl Strategy<Value = LinkConfig> {
     let timing = (
-        prop::option::of(1_000u64..1_000_000_000),
+        (rate(), rate_changes()),
         span(30_000),
         (span(5_000), any::<bool>()).prop_map(|(max, overtake)| Jitter { max, overtake }),
     );
@@ -67,8 +122,17 @@ fn config() -> impl Strategy<Value = LinkConfig> {
         .prop_map(|(start, length, every)| Blackout { start, length, every });
     let blackouts = prop::collection::vec(blackout, 0..3);
     (timing, queue(), loss(), reorder(), probability(), probability(), blackouts).prop_map(
-        |((rate, delay, jitter), queue, loss, reorder, duplicate, corrupt, blackouts)| LinkConfig {
-            rate: rate.and_then(Rate::from_bits_per_second),
+        |(
+            ((rate, rate_changes), delay, jitter),
+            queue,
+            loss,
+            reorder,
+            duplicate,
+            corrupt,
+            blackouts,
+        )| LinkConfig {
+            rate,
+            rate_changes,
             delay,
             jitter,
             queue,
@@ -127,7 +191,13 @@ proptest! {
             let before = link.stats();
             let admitted = link.offer(*at, Probe::new(id as u64, *bytes)).is_ok();
             let after = link.stats();
-            prop_assert_eq!(after.dropped_queue, before.dropped_queue + u64::from(!admitted));
+            let dropped = after.dropped_queue - before.dropped_queue;
+            if matches!(link.config().queue, QueueConfig::Red(_)) {
+                let early = after.dropped_early - before.dropped_early;
+                prop_assert_eq!(dropped + early, u64::from(!admitted));
+            } else {
+                prop_assert_eq!(dropped, u64::from(!admitted));
+            }
             if dice.chance(0.3) && link.poll(*at).is_some() {
                 out += 1;
             }
@@ -160,8 +230,10 @@ proptest! {
         let config = LinkConfig { jitter: Jitter::default(), ..config };
         let (_, out) = run(&config, seed, &offers, true);
         let delay = config.delay;
+        let changed = config.rate_changes.changes().iter().map(|change| change.rate);
+        let fastest = config.rate.and_then(|rate| changed.chain([rate]).max());
         let transmission = |bytes: usize| {
-            config.rate.map_or(0, |rate| bytes as u64 * 8_000_000_000 / rate.bits_per_second())
+            fastest.map_or(0, |rate| bytes as u64 * 8_000_000_000 / rate.bits_per_second())
         };
         for (at, probe) in &out {
             let (offered, bytes) = offers[probe.id as usize];
@@ -179,10 +251,10 @@ proptest! {
     fn the_queue_keeps_its_limit(config in config(), offers in offers(), seed: u64) {
         let (link, _) = run(&config, seed, &offers, true);
         let depth = link.stats().queue;
-        if let QueueConfig::Packets(limit) = config.queue {
+        if let QueueLimit::Packets(limit) = config.queue.limit() {
             prop_assert!(depth.packets_max <= u64::from(limit.max(1)));
         }
-        if let Some(limit) = config.queue.limit_bytes(config.rate) {
+        if let Some(limit) = config.queue.limit_bytes(config.first_rate()) {
             let largest = offers.iter().map(|(_, bytes)| *bytes as u64).max().unwrap_or(0);
             prop_assert!(depth.bytes_max <= limit.max(largest));
         }
@@ -193,11 +265,17 @@ proptest! {
         let _ = text.parse::<Rate>();
         let _ = text.parse::<Probability>();
         let _ = text.parse::<QueueConfig>();
+        for kind in ["red:", "red:limit=", "codel:", "gauss:", "poisson:"] {
+            let _ = format!("{kind}{text}").parse::<QueueConfig>();
+            let _ = format!("{kind}{text}").parse::<LossModel>();
+        }
         let _ = text.parse::<LossModel>();
+        let _ = text.parse::<RateChanges>();
         let _ = text.parse::<Jitter>();
         let _ = text.parse::<Reorder>();
         let _ = text.parse::<Blackout>();
         prop_assert_eq!(config.queue.to_string().parse(), Ok(config.queue));
+        prop_assert_eq!(config.rate_changes.to_string().parse(), Ok(config.rate_changes));
         prop_assert_eq!(config.jitter.to_string().parse(), Ok(config.jitter));
         prop_assert_eq!(config.duplicate.to_string().parse(), Ok(config.duplicate));
         if let Some(reorder) = config.reorder {

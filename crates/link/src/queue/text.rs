@@ -1,0 +1,356 @@
+//! Queues as text.
+
+use core::fmt;
+use core::num::NonZeroU32;
+use core::str::FromStr;
+use core::time::Duration;
+
+use crate::{CoDel, ParseError, QueueConfig, QueueLimit, Red, parse_duration, parse_size};
+
+impl QueueConfig {
+    /// As [`FromStr`], and `bdp` alone, also as a `limit=`, means the product with `rtt`.
+    ///
+    /// # Errors
+    /// If the text is none of the forms above.
+    pub fn parse(text: &str, rtt: Duration) -> Result<Self, ParseError> {
+        parse(text, Some(rtt))
+    }
+}
+
+impl FromStr for QueueConfig {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        parse(text, None)
+    }
+}
+
+/// The form that [`FromStr`] reads; of RED and CoDel what differs from the defaults.
+impl fmt::Display for QueueConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueueConfig::Red(red) => red.fmt(f),
+            QueueConfig::CoDel(codel) => codel.fmt(f),
+            _ => self.limit().fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for QueueLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueueLimit::Unlimited => f.write_str("unlimited"),
+            QueueLimit::Packets(packets) => write!(f, "{packets}p"),
+            QueueLimit::Bytes(bytes) => write!(f, "{bytes}B"),
+            QueueLimit::Bdp { rtt } => write!(f, "bdp:{rtt:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Red {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = Red::default();
+        let mut fields = Fields::begin(f, "red")?;
+        fields.put("limit", self.limit, default.limit)?;
+        if let Some(min) = self.min {
+            fields.write("min", min)?;
+        }
+        if let Some(max) = self.max {
+            fields.write("max", max)?;
+        }
+        if let Some(weight) = self.weight {
+            fields.write("weight", weight)?;
+        }
+        fields.put("maxp", self.max_p, default.max_p)?;
+        fields.put("gentle", self.gentle, default.gentle)?;
+        fields.put("wait", self.wait, default.wait)?;
+        if self.mean != default.mean {
+            fields.write("mean", format_args!("{}B", self.mean))?;
+        }
+        fields.put("bytes", self.bytes, default.bytes)?;
+        if self.target != default.target {
+            fields.write("target", format_args!("{:?}", self.target))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for CoDel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = CoDel::default();
+        let mut fields = Fields::begin(f, "codel")?;
+        fields.put("limit", self.limit, default.limit)?;
+        if self.target != default.target {
+            fields.write("target", format_args!("{:?}", self.target))?;
+        }
+        if self.interval != default.interval {
+            fields.write("interval", format_args!("{:?}", self.interval))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes `kind:name=value,name=value`.
+struct Fields<'f, 'b> {
+    f: &'f mut fmt::Formatter<'b>,
+    separator: char,
+}
+
+impl<'f, 'b> Fields<'f, 'b> {
+    fn begin(f: &'f mut fmt::Formatter<'b>, kind: &str) -> Result<Self, fmt::Error> {
+        f.write_str(kind)?;
+        Ok(Fields { f, separator: ':' })
+    }
+
+    fn put<T: fmt::Display + PartialEq>(
+        &mut self,
+        name: &str,
+        value: T,
+        default: T,
+    ) -> fmt::Result {
+        if value == default { Ok(()) } else { self.write(name, value) }
+    }
+
+    fn write(&mut self, name: &str, value: impl fmt::Display) -> fmt::Result {
+        write!(self.f, "{}{name}={value}", self.separator)?;
+        self.separator = ',';
+        Ok(())
+    }
+}
+
+/// `rtt` is for `bdp` without a time.
+fn parse(text: &str, rtt: Option<Duration>) -> Result<QueueConfig, ParseError> {
+    let trimmed = text.trim();
+    match trimmed.split_once(':').unwrap_or((trimmed, "")) {
+        ("red", fields) => parse_red(fields, rtt).map(QueueConfig::Red),
+        ("codel", fields) => parse_codel(fields, rtt).map(QueueConfig::CoDel),
+        _ => parse_limit(trimmed, rtt)?.map(QueueConfig::from).ok_or_else(|| {
+            let expected = "a queue (write unlimited, 100p, 64kB, bdp:80ms, red or codel, the latter \
+                            two also with parameters: red:limit=100p,min=5,max=15)";
+            ParseError::new(text, expected)
+        }),
+    }
+}
+
+/// `None` if it is none of the forms.
+fn parse_limit(text: &str, rtt: Option<Duration>) -> Result<Option<QueueLimit>, ParseError> {
+    if text == "unlimited" {
+        return Ok(Some(QueueLimit::Unlimited));
+    }
+    if text == "bdp" {
+        let rtt = rtt.ok_or_else(|| {
+            let expected = "complete: a queue of the bandwidth-delay product needs the round-trip \
+                            time (write bdp:80ms)";
+            ParseError::new(text, expected)
+        })?;
+        return Ok(Some(QueueLimit::Bdp { rtt }));
+    }
+    if let Some(rtt) = text.strip_prefix("bdp:") {
+        return Ok(Some(QueueLimit::Bdp { rtt: parse_duration(rtt)? }));
+    }
+    if text.ends_with('B') {
+        return Ok(Some(QueueLimit::Bytes(parse_size(text)?)));
+    }
+    let packets = text.strip_suffix('p').unwrap_or(text);
+    Ok(packets.parse().map(QueueLimit::Packets).ok())
+}
+
+fn parse_red(text: &str, rtt: Option<Duration>) -> Result<Red, ParseError> {
+    let mut red = Red::default();
+    parse_fields(text, RED_FIELDS, |name, value| {
+        match name {
+            "limit" => red.limit = limit_field(value, rtt)?,
+            "min" => red.min = Some(threshold(value)?),
+            "max" => red.max = Some(threshold(value)?),
+            "weight" => red.weight = Some(value.parse()?),
+            "maxp" => red.max_p = value.parse()?,
+            "gentle" => red.gentle = flag(value)?,
+            "wait" => red.wait = flag(value)?,
+            "mean" => red.mean = mean(value)?,
+            "bytes" => red.bytes = flag(value)?,
+            "target" => red.target = parse_duration(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    if red.min.zip(red.max).is_some_and(|(min, max)| max <= min) {
+        return Err(ParseError::new(text, "a RED queue: max must be above min"));
+    }
+    if red.weight.is_some_and(|weight| weight.value() == 0.0) {
+        return Err(ParseError::new(text, "a RED queue: the weight must be above 0"));
+    }
+    Ok(red)
+}
+
+fn parse_codel(text: &str, rtt: Option<Duration>) -> Result<CoDel, ParseError> {
+    let mut codel = CoDel::default();
+    parse_fields(text, CODEL_FIELDS, |name, value| {
+        match name {
+            "limit" => codel.limit = limit_field(value, rtt)?,
+            "target" => codel.target = parse_duration(value)?,
+            "interval" => codel.interval = parse_duration(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    if codel.interval.is_zero() {
+        return Err(ParseError::new(text, "a CoDel queue: the interval must be longer than 0 s"));
+    }
+    Ok(codel)
+}
+
+const RED_FIELDS: &str = "a list of RED parameters, each once (there are limit=100p, min=5, max=15, \
+                          weight=0.002, maxp=10%, gentle=false, wait=false, mean=500B, bytes=true \
+                          and target=5ms)";
+const CODEL_FIELDS: &str =
+    "a list of CoDel parameters, each once (there are limit=100p, target=5ms and interval=100ms)";
+
+/// Gives `set` the name and the value of each field; it returns whether there is such a name.
+fn parse_fields(
+    text: &str,
+    expected: &'static str,
+    mut set: impl FnMut(&str, &str) -> Result<bool, ParseError>,
+) -> Result<(), ParseError> {
+    let error = || ParseError::new(text, expected);
+    let mut seen: Vec<&str> = Vec::new();
+    for field in text.split(',').filter(|_| !text.trim().is_empty()) {
+        let (name, value) = field.split_once('=').ok_or_else(error)?;
+        let name = name.trim();
+        if seen.contains(&name) || !set(name, value.trim())? {
+            return Err(error());
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+fn limit_field(text: &str, rtt: Option<Duration>) -> Result<QueueLimit, ParseError> {
+    parse_limit(text, rtt)?.ok_or_else(|| {
+        ParseError::new(text, "a limit of a queue (write unlimited, 100p, 64kB or bdp:80ms)")
+    })
+}
+
+fn threshold(text: &str) -> Result<f64, ParseError> {
+    /// More packets than any queue holds.
+    const MOST: f64 = 1e15;
+    let value: Option<f64> = text.parse().ok();
+    value
+        .filter(|value| (0.0..=MOST).contains(value))
+        .ok_or_else(|| ParseError::new(text, "a threshold in packets (write 5 or 12.5)"))
+}
+
+fn flag(text: &str) -> Result<bool, ParseError> {
+    text.parse().map_err(|_| ParseError::new(text, "true or false"))
+}
+
+fn mean(text: &str) -> Result<NonZeroU32, ParseError> {
+    let bytes = parse_size(text)?;
+    u32::try_from(bytes)
+        .ok()
+        .and_then(NonZeroU32::new)
+        .ok_or_else(|| ParseError::new(text, "a mean size of packets (write 500B)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Probability;
+
+    const RTT: Duration = Duration::from_millis(80);
+
+    fn parsed(text: &str) -> Result<QueueConfig, ParseError> {
+        text.parse()
+    }
+
+    #[test]
+    fn limits() {
+        assert_eq!(parsed("unlimited"), Ok(QueueConfig::Unlimited));
+        assert_eq!(parsed("100"), Ok(QueueConfig::Packets(100)));
+        assert_eq!(parsed("64kB"), Ok(QueueConfig::Bytes(64_000)));
+        assert_eq!(parsed("bdp:80ms"), Ok(QueueConfig::Bdp { rtt: RTT }));
+        assert_eq!(QueueConfig::parse("bdp", RTT), Ok(QueueConfig::Bdp { rtt: RTT }));
+        assert_eq!(QueueConfig::parse(" bdp ", RTT), Ok(QueueConfig::Bdp { rtt: RTT }));
+        assert_eq!(QueueConfig::parse("7p", RTT), Ok(QueueConfig::Packets(7)));
+        for bad in ["", "bdp", "bdp:", "-1", "64k", "ten", "99999999999p", "xB"] {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+        for text in ["unlimited", "100p", "64000B", "bdp:80ms"] {
+            assert_eq!(parsed(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn red() {
+        assert_eq!(parsed("red"), Ok(QueueConfig::Red(Red::default())));
+        let all = "red:limit=100p,min=5,max=15,weight=0.002,maxp=0.1,gentle=false,wait=true,\
+                   mean=1500B,bytes=true,target=1ms";
+        let expected = Red {
+            limit: QueueLimit::Packets(100),
+            min: Some(5.0),
+            max: Some(15.0),
+            weight: Probability::new(0.002),
+            gentle: false,
+            mean: 1_500.try_into().unwrap(),
+            bytes: true,
+            target: Duration::from_millis(1),
+            ..Red::default()
+        };
+        assert_eq!(parsed(all), Ok(QueueConfig::Red(expected)));
+        assert_eq!(
+            parsed(all).unwrap().to_string(),
+            "red:limit=100p,min=5,max=15,weight=0.2%,gentle=false,mean=1500B,bytes=true,target=1ms"
+        );
+        let limited = Red { limit: QueueLimit::Bdp { rtt: RTT }, ..Red::default() };
+        assert_eq!(QueueConfig::parse("red:limit=bdp", RTT), Ok(QueueConfig::Red(limited)));
+        assert_eq!(parsed("red: limit = bdp:80ms"), Ok(QueueConfig::Red(limited)));
+        let bad = [
+            "red:min",
+            "red:min=x",
+            "red:min=-1",
+            "red:max=inf",
+            "red:min=5,min=6",
+            "red:min=5,max=5",
+            "red:weight=0",
+            "red:weight=2",
+            "red:gentle=maybe",
+            "red:mean=0B",
+            "red:mean=5",
+            "red:mean=5GB",
+            "red:limit=many",
+            "red:limit=bdp",
+            "red:limit=red",
+            "red:size=5",
+            "red:min=5,",
+            "reds",
+        ];
+        for bad in bad {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn codel() {
+        assert_eq!(parsed("codel"), Ok(QueueConfig::CoDel(CoDel::default())));
+        let text = "codel:limit=1000p,target=1ms,interval=20ms";
+        let expected = CoDel {
+            limit: QueueLimit::Packets(1_000),
+            target: Duration::from_millis(1),
+            interval: Duration::from_millis(20),
+        };
+        assert_eq!(parsed(text), Ok(QueueConfig::CoDel(expected)));
+        assert_eq!(parsed(text).unwrap().to_string(), text);
+        assert_eq!(parsed("codel:interval=100ms").unwrap().to_string(), "codel");
+        for bad in ["codel:interval=0s", "codel:target=5", "codel:min=5", "codel:limit=bdp"] {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_there_is() {
+        let error = |text| parsed(text).unwrap_err().to_string();
+        assert!(error("pie").contains("red or codel"), "{}", error("pie"));
+        assert!(error("red:foo=1").contains("maxp=10%"), "{}", error("red:foo=1"));
+        assert!(error("red:limit=bdp").contains("bdp:80ms"), "{}", error("red:limit=bdp"));
+        assert!(error("codel:foo=1").contains("interval=100ms"), "{}", error("codel:foo=1"));
+    }
+}
