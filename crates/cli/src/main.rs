@@ -7,6 +7,7 @@ mod interrupt;
 mod output;
 mod perf;
 mod pipe;
+mod sim;
 mod transfer;
 mod transport;
 mod units;
@@ -33,6 +34,8 @@ enum Command {
     Perf(Box<perf::PerfArgs>),
     Pipe(Box<pipe::PipeArgs>),
     #[command(subcommand)]
+    Sim(sim::SimCommand),
+    #[command(subcommand)]
     Wan(wan::WanCommand),
 }
 
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Recv(args) => transfer::recv(args),
         Command::Perf(args) => perf::run(args),
         Command::Pipe(args) => pipe::run(args),
+        Command::Sim(command) => sim::run(command),
         Command::Wan(command) => wan::run(command),
     };
     match result {

@@ -30,5 +30,6 @@ pub mod chart;
 mod number;
 pub mod report;
 pub mod statistics;
+pub mod sweep;
 pub mod table;
 mod xml;

@@ -1,12 +1,12 @@
 //! What a run has measured.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Everything that was measured.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The scenario's title.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
     /// The seed of the run.
     pub seed: u64,
@@ -32,7 +32,7 @@ pub struct Report {
 }
 
 /// One flow.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
     /// Its name.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct FlowReport {
 }
 
 /// Short transfers that arrived over time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferReport {
     /// That began.
     pub started: u64,
@@ -81,7 +81,7 @@ pub struct TransferReport {
 }
 
 /// Smallest, mean and largest of some values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Smallest.
     pub min: f64,
@@ -92,7 +92,7 @@ pub struct Spread {
 }
 
 /// One direction of a link.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
     /// Its name.
     pub name: String,
@@ -102,6 +102,8 @@ pub struct LinkReport {
     pub drops: u64,
     /// Of these, dropped by a full queue.
     pub drops_queue: u64,
+    /// Of these, dropped by RED or CoDel before the queue was full.
+    pub drops_early: u64,
     /// Packets in the queue while measuring, the one in transmission included.
     pub queue: Queue,
     /// Packets in the queue at each sample.
@@ -109,7 +111,7 @@ pub struct LinkReport {
 }
 
 /// Fill of a queue, packets.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
     /// Over time.
     pub mean: f64,
@@ -118,7 +120,7 @@ pub struct Queue {
 }
 
 /// The indices of gu05 chapter 4, from the throughputs of all flows that are not of constant rate.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Indices {
     /// All throughputs together, bits/s.
     pub efficiency_bps: f64,

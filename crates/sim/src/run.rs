@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use farhaul_base::Time;
-use farhaul_link::LinkStats;
+use farhaul_link::{LinkConfig, LinkStats};
 
 use crate::build::{receiver, sender};
 use crate::indices;
@@ -253,12 +253,13 @@ impl Recording {
         let [before, after] = &record.measured;
         let bits = (after.transmitted_bytes - before.transmitted_bytes) as f64 * 8.0;
         let fill = (after.queue.packet_nanos - before.queue.packet_nanos) as f64;
-        let capacity = spec.config.rate.map(|rate| rate.bits_per_second() as f64 * span);
+        let capacity = capacity_bits(&spec.config, self.scenario.measure);
         LinkReport {
             name: spec.name.clone(),
             utilisation: capacity.map(|capacity| bits / capacity),
             drops: stats.dropped(),
             drops_queue: stats.dropped_queue,
+            drops_early: stats.dropped_early,
             queue: Queue { mean: fill / (span * 1e9), max: stats.queue.packets_max },
             queue_series: core::mem::take(&mut record.queue),
         }
@@ -289,6 +290,18 @@ impl Recording {
         let last = ((to / sample + 1e-9).floor().max(0.0) as usize).min(flow.series.len());
         flow.series.get(first..last).unwrap_or_default()
     }
+}
+
+/// What a link can transmit in a span of time, bits; none if it has no rate. Changes of the rate
+/// count from the millisecond in which they come.
+fn capacity_bits(link: &LinkConfig, (from, to): (Duration, Duration)) -> Option<f64> {
+    let rate = |at: Duration| Some(link.rate_at(Time::ZERO + at)?.bits_per_second() as f64);
+    if link.rate_changes.is_empty() {
+        return Some(rate(from)? * (to - from).as_secs_f64());
+    }
+    let steps = (to - from).as_millis().max(1) as u32;
+    let step = (to - from) / steps;
+    (0..steps).map(|n| Some(rate(from + step * n)? * step.as_secs_f64())).sum()
 }
 
 /// The part of a full packet that is payload.

@@ -3,7 +3,7 @@
 use farhaul_link::{LinkConfig, QueueConfig, Rate};
 
 use super::LinkSpec;
-use super::reader::{Item, Section};
+use super::reader::{Item, Scalar, Section};
 use super::tables::Nodes;
 
 /// Reads a link and, unless `both = false`, its other direction. `before`: links read so far.
@@ -66,6 +66,13 @@ fn direction(section: &Section<'_>, base: LinkSpec, rate_required: bool) -> Link
             "unlimited" => None,
             _ => section.parse("rate", &scalar, str::parse::<Rate>).or(config.rate),
         };
+    }
+    let changes = section.list("rate_changes");
+    if !changes.is_empty() {
+        let joined = changes.iter().map(|scalar| scalar.text.as_str()).collect::<Vec<_>>();
+        let scalar = Scalar { text: joined.join(","), span: changes[0].span.clone() };
+        let changes = section.parse("rate_changes", &scalar, str::parse);
+        config.rate_changes = changes.unwrap_or_default();
     }
     config.delay = section.duration("delay").unwrap_or(config.delay);
     config.jitter = section.value("jitter").unwrap_or(config.jitter);

@@ -47,9 +47,19 @@ pub(super) fn line_of(text: &str, span: &Range<usize>) -> usize {
 pub(super) fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let distance = |name: &&str| strsim::damerau_levenshtein(word, name);
     let nearest = known.clone().min_by_key(distance);
-    match nearest.filter(|name| distance(name) <= 1 + word.len() / 3) {
+    // A word of which hardly a letter fits is not a misspelt one.
+    match nearest.filter(|name| distance(name) <= 1 + word.len() / 3 && distance(name) < word.len())
+    {
         Some(name) => format!("did you mean '{name}'?"),
-        None => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
+        None => {
+            let mut names: Vec<&str> = Vec::new();
+            for name in known {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            format!("there are {}", names.join(", "))
+        }
     }
 }
 

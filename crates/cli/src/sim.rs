@@ -1,0 +1,268 @@
+//! `farhaul sim`: scenarios in the simulator.
+
+mod figure;
+mod show;
+
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use farhaul_lab::sweep::{self, Measured};
+use farhaul_lab::table::Table;
+use farhaul_sim::Plan;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::exit::{Failed, Usage, interrupted};
+use crate::{interrupt, output};
+
+/// Simulate networks: the engine as it is, in virtual time.
+#[derive(Subcommand, Debug)]
+pub enum SimCommand {
+    Run(RunArgs),
+    Check(CheckArgs),
+    Gather(GatherArgs),
+}
+
+/// Run a scenario, or all points of its sweep.
+///
+/// Prints a table, and draws the throughput over time, or over the swept variable.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    #[command(flatten)]
+    scenario: ScenarioArgs,
+    /// Run only this point of the sweep, counted from 0; see `sim check`
+    #[arg(long, value_name = "N")]
+    point: Option<u64>,
+    /// Simulate so many points at the same time; all processors if not given
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Where to draw, as .svg or .png; NAME.svg if not given
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Do not draw
+    #[arg(long, conflicts_with = "plot")]
+    no_plot: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Check a scenario file: what is wrong in which line, or what it would run.
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    scenario: ScenarioArgs,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Put the results of single points, as `sim run --point N --json` prints them, into one table.
+#[derive(Args, Debug)]
+pub struct GatherArgs {
+    /// Files with results; several may be in one
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A scenario file and what is changed in it.
+#[derive(Args, Debug)]
+struct ScenarioArgs {
+    /// The scenario
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Give a variable of the file's [set] or [sweep] another value
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+    /// Another seed than the file's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// A result with everything in it.
+#[derive(Serialize)]
+struct SweepResult {
+    scenario: String,
+    points: Vec<Measured>,
+    table: Table,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plot: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    scenario: String,
+    variables: Vec<String>,
+    seeds: u64,
+    points: u64,
+    nodes: usize,
+    links: usize,
+    flows: usize,
+    duration_s: f64,
+}
+
+/// Runs one of the commands.
+pub fn run(command: &SimCommand) -> Result<()> {
+    match command {
+        SimCommand::Run(args) => simulate(args),
+        SimCommand::Check(args) => check(args),
+        SimCommand::Gather(args) => gather(args),
+    }
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+impl ScenarioArgs {
+    fn plan(&self) -> Result<Plan> {
+        let text = fs::read_to_string(&self.file)
+            .map_err(|error| Usage(format!("{}: {error}", self.file.display())))?;
+        Plan::parse(&text, &self.set, self.seed).map_err(|problems| {
+            let lines = problems.to_string().replace('\n', "\n  ");
+            Usage(format!("{} cannot be run:\n  {lines}", self.file.display())).into()
+        })
+    }
+
+    /// What results are called by.
+    fn name(&self) -> String {
+        self.file.file_stem().map_or("scenario".into(), |name| name.to_string_lossy().into_owned())
+    }
+}
+
+fn simulate(args: &RunArgs) -> Result<()> {
+    let plan = args.scenario.plan()?;
+    let points: Vec<u64> = match args.point {
+        None => (0..plan.points()).collect(),
+        Some(point) if point < plan.points() => vec![point],
+        Some(point) => {
+            let last = plan.points() - 1;
+            return Err(Usage(format!("there is no point {point}; the last one is {last}")).into());
+        }
+    };
+    let jobs = args.jobs.unwrap_or_else(sweep::processors);
+    let measured = run_points(&plan, &points, jobs)?;
+    let figure = figure::of(&args.scenario.name(), &measured);
+    let plot = match (&args.plot, args.no_plot) {
+        (_, true) => None,
+        (Some(path), _) => Some(path.clone()),
+        (None, _) => Some(PathBuf::from(format!("{}.svg", args.scenario.name()))),
+    };
+    let plot = match (plot, figure) {
+        (Some(path), Some(figure)) => {
+            write_figure(&path, &figure)?;
+            Some(path)
+        }
+        _ => None,
+    };
+    finish(args.scenario.name(), measured, plot, args.json)
+}
+
+/// Runs `points` with a bar or a line of progress now and then, on standard error.
+pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measured>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    interrupt::on_interrupt(move || flag.store(true, Ordering::Relaxed));
+    let bar = ProgressBar::new(1000);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}% {msg}") {
+        bar.set_style(style);
+    }
+    let shown = std::io::stderr().is_terminal();
+    let watch = |progress: sweep::Progress| {
+        if shown {
+            bar.set_position((progress.share * 1000.0) as u64);
+            let (ended, all) = progress.runs;
+            let runs = if all > 1 { format!("{ended}/{all} runs, ") } else { String::new() };
+            bar.set_message(format!("{runs}{:.1} times real time", progress.speed_up));
+        }
+    };
+    let measured = sweep::run(plan, points, jobs, &watch, &stop);
+    bar.finish_and_clear();
+    measured.ok_or_else(|| interrupted().into())
+}
+
+fn write_figure(path: &Path, figure: &farhaul_lab::chart::Figure) -> Result<()> {
+    let bytes = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => figure.svg().into_bytes(),
+        Some("png") => figure.png(),
+        _ => {
+            let message = format!("{}: a plot is a .svg or a .png", path.display());
+            return Err(Usage(message).into());
+        }
+    };
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn finish(name: String, measured: Vec<Measured>, plot: Option<PathBuf>, json: bool) -> Result<()> {
+    let table = sweep::summary(&name, &measured);
+    if let ([only], true) = (measured.as_slice(), json) {
+        // One run is its report, and which run of the plan it was.
+        return output::emit(true, only, |_| ());
+    }
+    let result = SweepResult { scenario: name, points: measured, table, plot };
+    output::emit(json, &result, |result| {
+        match result.points.as_slice() {
+            [only] => show::report(&only.report),
+            _ => println!("{}", result.table.text()),
+        }
+        if let Some(plot) = &result.plot {
+            println!("plot: {}", plot.display());
+        }
+    })
+}
+
+fn check(args: &CheckArgs) -> Result<()> {
+    let plan = args.scenario.plan()?;
+    let first = plan.point(0).map_err(|problems| Usage(problems.to_string()))?.scenario;
+    let checked = Checked {
+        scenario: args.scenario.name(),
+        variables: plan.swept().map(str::to_owned).collect(),
+        seeds: plan.seeds(),
+        points: plan.points(),
+        nodes: first.nodes.len(),
+        links: first.links.len(),
+        flows: first.flows.len(),
+        duration_s: first.duration.as_secs_f64(),
+    };
+    output::emit(args.json, &checked, |checked| {
+        let Checked { scenario, points, nodes, links, flows, duration_s, .. } = checked;
+        println!("{scenario}: {nodes} nodes, {links} links, {flows} flows, {duration_s} s");
+        if *points > 1 {
+            let over = checked.variables.join(", ");
+            let over = if over.is_empty() { String::new() } else { format!(" over {over}") };
+            println!("{points} runs{over}, {} of each", checked.seeds);
+        }
+    })
+}
+
+fn gather(args: &GatherArgs) -> Result<()> {
+    let mut measured: Vec<Measured> = Vec::new();
+    for file in &args.files {
+        let text = fs::read_to_string(file)
+            .map_err(|error| Usage(format!("{}: {error}", file.display())))?;
+        for value in serde_json::Deserializer::from_str(&text).into_iter() {
+            let value: Measured = value.map_err(|error| {
+                let path = file.display();
+                Usage(format!("{path}: no result of `sim run --point N --json`: {error}"))
+            })?;
+            measured.push(value);
+        }
+    }
+    measured.sort_by_key(|measured| measured.point);
+    if measured.windows(2).any(|pair| pair[0].point == pair[1].point) {
+        let message = "a point is there twice: gather the results of one sweep".into();
+        return Err(Failed { code: 2, message }.into());
+    }
+    let name = measured.first().map_or(String::new(), |first| first.report.title.clone());
+    let table = sweep::summary(&name, &measured);
+    output::emit(args.json, &table, |table| println!("{}", table.text()))
+}

@@ -1,0 +1,69 @@
+//! One run's results for a person.
+
+use farhaul_lab::table::{Cell, Column, Table};
+use farhaul_sim::{Indices, Report};
+
+use crate::units::show_rate;
+
+/// Prints flows, links and indices.
+pub fn report(report: &Report) {
+    if !report.title.is_empty() {
+        println!("{}\n", report.title);
+    }
+    println!("{}\n{}", flows(report).text(), links(report).text());
+    let Indices { efficiency_bps, jain, stability, tcp_friendliness } = report.indices;
+    println!("efficiency {}", show_rate(efficiency_bps));
+    let named = [
+        ("fairness (Jain)", jain.filter(|_| report.flows.len() > 1)),
+        ("stability", stability),
+        ("TCP friendliness", tcp_friendliness),
+    ];
+    for (name, value) in named.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        println!("{name} {value:.4}");
+    }
+    let wall = report.wall_seconds.unwrap_or_default();
+    let speed_up = report.duration_s / wall.max(1e-9);
+    println!(
+        "{} s simulated in {wall:.2} s ({speed_up:.1} times real time), {} packets, seed {}",
+        report.duration_s, report.packets, report.seed
+    );
+}
+
+fn flows(report: &Report) -> Table {
+    let columns = ["flow", "protocol", "throughput", "loss", "RTT", "sent", "again"];
+    let units = ["", "", "", "%", "ms", "packets", "packets"];
+    let rows = report.flows.iter().map(|flow| {
+        vec![
+            Cell::Text(flow.name.clone()),
+            Cell::Text(flow.cc.clone().map_or(flow.protocol.clone(), |cc| {
+                if flow.protocol.ends_with(&cc) { cc } else { format!("{} {cc}", flow.protocol) }
+            })),
+            Cell::Text(show_rate(flow.throughput_bps)),
+            Cell::Number(flow.loss_rate * 100.0),
+            flow.rtt_ms.map_or(Cell::Missing, |rtt| Cell::Number(rtt.mean)),
+            Cell::Text(flow.packets_sent.to_string()),
+            Cell::Text(flow.retransmitted.to_string()),
+        ]
+    });
+    table(&columns, &units, rows.collect())
+}
+
+fn links(report: &Report) -> Table {
+    let columns = ["link", "utilisation", "dropped", "mean queue", "longest queue"];
+    let units = ["", "%", "packets", "packets", "packets"];
+    let rows = report.links.iter().map(|link| {
+        vec![
+            Cell::Text(link.name.clone()),
+            link.utilisation.map_or(Cell::Missing, |share| Cell::Number(share * 100.0)),
+            Cell::Text(link.drops.to_string()),
+            Cell::Number(link.queue.mean),
+            Cell::Text(link.queue.max.to_string()),
+        ]
+    });
+    table(&columns, &units, rows.collect())
+}
+
+fn table(columns: &[&str], units: &[&str], rows: Vec<Vec<Cell>>) -> Table {
+    let columns = columns.iter().zip(units).map(|(name, unit)| Column::new(*name, *unit));
+    Table { title: String::new(), columns: columns.collect(), rows }
+}

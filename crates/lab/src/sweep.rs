@@ -1,0 +1,135 @@
+//! Runs the points of a plan on all processors, and puts what they measured into one table.
+
+mod summary;
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use farhaul_sim::{Plan, Point, Report};
+use serde::{Deserialize, Serialize};
+
+pub use summary::summary;
+
+/// What one run of a plan has given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The run's number in the plan.
+    pub point: u64,
+    /// The swept variables' values, in the plan's order.
+    pub values: Vec<(String, String)>,
+    /// What was measured.
+    pub report: Report,
+}
+
+/// How far a sweep has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Runs that have ended, and all of them.
+    pub runs: (u64, u64),
+    /// The share of the time to simulate that has been simulated, 0 to 1.
+    pub share: f64,
+    /// Simulated seconds a second of wall time.
+    pub speed_up: f64,
+}
+
+/// Processors to use where nobody says how many.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// Runs `points` of `plan`, by their numbers, on so many threads. `watch` is told now and then how
+/// far it has come, from any of them. None if `stop` was set meanwhile.
+///
+/// The result is a function of the plan alone, but for [`Report::wall_seconds`].
+pub fn run(
+    plan: &Plan,
+    points: &[u64],
+    jobs: usize,
+    watch: &(dyn Fn(Progress) + Sync),
+    stop: &AtomicBool,
+) -> Option<Vec<Measured>> {
+    let shared = Shared {
+        plan,
+        points,
+        next: AtomicU64::new(0),
+        ended: AtomicU64::new(0),
+        simulated: AtomicU64::new(0),
+        began: Instant::now(),
+        results: Mutex::new(Vec::new()),
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs.clamp(1, points.len().max(1)) {
+            scope.spawn(|| shared.work(watch, stop));
+        }
+        shared.work(watch, stop);
+    });
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|measured| measured.point);
+    Some(results)
+}
+
+/// What the threads share.
+struct Shared<'a> {
+    plan: &'a Plan,
+    points: &'a [u64],
+    /// The first of `points` that nobody has taken.
+    next: AtomicU64,
+    ended: AtomicU64,
+    /// Nanoseconds of simulated time.
+    simulated: AtomicU64,
+    began: Instant,
+    results: Mutex<Vec<Measured>>,
+}
+
+impl Shared<'_> {
+    fn work(&self, watch: &(dyn Fn(Progress) + Sync), stop: &AtomicBool) {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed) as usize;
+            let Some(&number) = self.points.get(index) else { return };
+            // The plan has been checked at every point when it was read.
+            let Ok(point) = self.plan.point(number) else { return };
+            let Some(report) = self.run_one(&point, watch, stop) else { return };
+            let names = self.plan.swept().map(str::to_owned);
+            let measured =
+                Measured { point: number, values: names.zip(point.values).collect(), report };
+            self.ended.fetch_add(1, Ordering::Relaxed);
+            self.results.lock().unwrap_or_else(PoisonError::into_inner).push(measured);
+        }
+    }
+
+    /// None: stopped.
+    fn run_one(
+        &self,
+        point: &Point,
+        watch: &(dyn Fn(Progress) + Sync),
+        stop: &AtomicBool,
+    ) -> Option<Report> {
+        let began = Instant::now();
+        let mut run = point.scenario.start();
+        let mut before = Duration::ZERO;
+        while run.step() {
+            if stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            let (simulated, whole) = run.progress();
+            let new = (simulated - before).as_nanos() as u64;
+            before = simulated;
+            let all = Duration::from_nanos(self.simulated.fetch_add(new, Ordering::Relaxed) + new);
+            // All runs are taken to be as long as this one.
+            let expected = whole.as_secs_f64() * self.points.len() as f64;
+            watch(Progress {
+                runs: (self.ended.load(Ordering::Relaxed), self.points.len() as u64),
+                share: (all.as_secs_f64() / expected).min(1.0),
+                speed_up: all.as_secs_f64() / self.began.elapsed().as_secs_f64().max(1e-9),
+            });
+        }
+        let mut report = run.finish();
+        report.wall_seconds = Some(began.elapsed().as_secs_f64());
+        Some(report)
+    }
+}
