@@ -32,8 +32,8 @@ def argument(value):
 def padhye(s):
     """Throughput in bits/s by Padhye's formula, where random loss alone limits; else none.
 
-    Segments that an increase by one segment a round trip takes to be acknowledged twice: ns-3's
-    NewReno counts ACKs, its LinuxReno segments.
+    b, the segments that count as one for the window's growth: those of one ACK in ns-3's NewReno,
+    which counts ACKs; one in its LinuxReno, which counts segments.
     """
     if s["loss"] == 0 or s["tcp"] not in ("TcpNewReno", "TcpLinuxReno"):
         return None
@@ -97,7 +97,8 @@ def speed():
     print("| flows | data packets/s | all packets/s | utilisation |")
     print("|---:|---:|---:|---:|")
     for flows in (1, 10, 100, 1000):
-        # Buffers of 1 MB are more than any of many flows fills; one of a thousand never sees them.
+        # Of many flows none fills 1 MB; what the program takes by itself, for one flow that has the
+        # link alone, would only cost memory.
         options = {"rate": 1e9, "rtt": 20, "queue": 1667, "flows": flows, "warmup": 5, "seconds": 10}
         if flows >= 100:
             options["buffer"] = 1 << 20
