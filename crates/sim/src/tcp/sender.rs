@@ -148,7 +148,7 @@ impl Sender {
             restart_window: 0.0,
             paced: now,
             last_sent: now,
-            limited: true,
+            limited: false,
             rate: DeliveryRate { since: now, segments: 0, rate: 0.0 },
             stats: TcpStats::default(),
             lost: Vec::new(),
