@@ -1,3 +1,5 @@
+#![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of one")]
+
 use std::collections::BTreeSet;
 
 use farhaul_base::Rng;
