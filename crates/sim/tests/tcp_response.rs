@@ -46,7 +46,7 @@ fn reno_at_random_loss() {
     assert!((0.9..1.1).contains(&ratio), "p = {p}: {window}, {ratio}");
 }
 
-/// 1.054 (RTT/p)^0.75 (RFC 9438 fig. 4).
+/// 1.054 (RTT/p)^0.75 (RFC 9438 §5.1).
 fn cubic_response(p: f64, rtt_ms: u64) -> f64 {
     1.054 * (rtt_ms as f64 / 1e3 / p).powf(0.75)
 }

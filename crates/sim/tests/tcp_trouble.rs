@@ -71,7 +71,7 @@ fn a_lost_syn_is_sent_again_after_a_second() {
 #[test]
 fn everything_arrives_under_random_impairments() {
     let mut rng = Rng::new(2_024);
-    for seed in 0..60 {
+    for seed in 0..200 {
         let mut draw = |texts: &[&'static str]| texts[rng.below(texts.len() as u64) as usize];
         let mut link = |reverse: bool| {
             let rtt_ms = if reverse { 1 } else { 30 };

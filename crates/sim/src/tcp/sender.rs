@@ -205,7 +205,11 @@ impl Sender {
                 self.on_ack(now, *next, *window, blocks);
             }
             // The receiver has everything and has forgotten the connection.
-            (State::Open, Kind::Reset) => self.state = State::Done,
+            (State::Open, Kind::Reset) => {
+                self.stats.segments_acked = self.board.end();
+                self.state = State::Done;
+                self.tell_law(now, true, |law, view, knobs| law.close(view, knobs));
+            }
             _ => {}
         }
     }
