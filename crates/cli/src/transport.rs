@@ -14,7 +14,7 @@ use crate::units;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Transport options")]
 pub struct TransportArgs {
-    /// Congestion control law, with parameters: udt, udt:noisy, udt4
+    /// Congestion control law, with parameters: udt, udt:noisy, udt4, reno, cubic
     #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = "udt")]
     pub cc: Law,
     /// Maximum segment size, bytes: the MTU of the path

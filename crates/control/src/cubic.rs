@@ -105,7 +105,7 @@ impl CubicRule {
 }
 
 impl Epoch {
-    /// `W_cubic` at a time since the start (RFC 9438 eq. 1).
+    /// `W_cubic` at a time since the start (RFC 9438 §4.2).
     fn curve(&self, c: f64, since_start: Duration) -> f64 {
         let t = since_start.as_secs_f64() - self.k;
         c * t * t * t + self.origin

@@ -115,7 +115,7 @@ impl<R: Rule> TcpLike<R> {
 }
 
 /// Whether the window is what limits the sender: at least half of it was in use before this ACK
-/// (RFC 7661 §4.1), so that a window which nothing tests does not grow without end.
+/// (RFC 7661), so that a window which nothing tests does not grow without end.
 fn is_tested(window: f64, acked: u32, view: &View) -> bool {
     !view.app_limited && 2.0 * (f64::from(view.in_flight) + f64::from(acked)) >= window
 }

@@ -40,7 +40,8 @@ pub struct TcpConfig {
     pub receive_window: u64,
     /// How long an ACK waits for a second segment; 40 ms. None: each segment is acknowledged.
     pub delayed_ack: Option<Duration>,
-    /// The shortest retransmission time-out; 200 ms.
+    /// What the retransmission time-out has at least beyond the smoothed round-trip time, as in
+    /// Linux; 200 ms.
     pub min_rto: Duration,
     /// Proportional rate reduction; without it the sender is silent until what is in flight has
     /// come down to the window. On.

@@ -1,110 +1,14 @@
-//! TCP flows in the simulator.
+//! TCP flows in the simulator on paths that do nothing wrong.
+
+mod tcp_run;
 
 use core::time::Duration;
 
-use farhaul_base::{Rng, Time};
-use farhaul_link::LinkConfig;
-use farhaul_sim::{Agent, AgentId, Network, Simulation, TcpConfig, TcpSink, TcpSource, Workload};
-
-/// A link of `rate` and a round trip of `rtt_ms`, with a queue of their product.
-fn path(rate: &str, rtt_ms: u64) -> LinkConfig {
-    LinkConfig { queue: format!("bdp:{rtt_ms}ms").parse().unwrap(), ..open_path(rate, rtt_ms) }
-}
-
-/// The same with a queue without bound.
-fn open_path(rate: &str, rtt_ms: u64) -> LinkConfig {
-    LinkConfig {
-        rate: Some(rate.parse().unwrap()),
-        delay: Duration::from_millis(rtt_ms) / 2,
-        ..LinkConfig::default()
-    }
-}
-
-fn config(law: &str) -> TcpConfig {
-    TcpConfig { law: law.parse().unwrap(), ..TcpConfig::default() }
-}
-
-/// Each segment acknowledged, as the response functions have it.
-fn undelayed(law: &str) -> TcpConfig {
-    TcpConfig { delayed_ack: None, ..config(law) }
-}
-
-const WITHOUT_END: Workload =
-    Workload::Bulk { start: Time::ZERO, stop: Time::from_secs(1_000_000), bytes: None };
-
-fn transfer(bytes: u64) -> Workload {
-    Workload::Bulk { start: Time::ZERO, stop: Time::from_secs(1_000_000), bytes: Some(bytes) }
-}
-
-struct Run {
-    simulation: Simulation,
-}
-
-impl Run {
-    /// Flow n is from agent 2n to agent 2n + 1; `there` and `back` are the links.
-    fn new(
-        (there, back): (&LinkConfig, &LinkConfig),
-        flows: &[(TcpConfig, Workload)],
-        seed: u64,
-    ) -> Self {
-        let mut network = Network::new();
-        let (left, right) = (network.node(), network.node());
-        network.link(left, right, there.clone(), seed);
-        network.link(right, left, back.clone(), seed + 1);
-        let mut agents = Vec::new();
-        for (flow, (config, workload)) in flows.iter().enumerate() {
-            let (from, to) = (AgentId(2 * flow as u32), AgentId(2 * flow as u32 + 1));
-            let seed = seed + 2 + flow as u64;
-            let source = TcpSource::new(from, to, config.clone(), *workload, seed);
-            let sink = TcpSink::new(to, config.clone());
-            agents.push((left, Agent::TcpSource(Box::new(source))));
-            agents.push((right, Agent::TcpSink(Box::new(sink))));
-        }
-        Run { simulation: Simulation::new(network, agents) }
-    }
-
-    /// One flow over a link, and back over one like it that does nothing but delay.
-    fn one(link: &LinkConfig, config: TcpConfig, workload: Workload, seed: u64) -> Self {
-        let back = LinkConfig { rate: link.rate, delay: link.delay, ..LinkConfig::default() };
-        Run::new((link, &back), &[(config, workload)], seed)
-    }
-
-    fn until(&mut self, seconds: f64) -> &mut Self {
-        self.simulation.run_until(Time::from_nanos((seconds * 1e9) as u64));
-        self
-    }
-
-    fn source(&mut self, flow: u32) -> &TcpSource {
-        match self.simulation.agent_mut(AgentId(2 * flow)) {
-            Agent::TcpSource(source) => source,
-            other => panic!("not a source: {other:?}"),
-        }
-    }
-
-    fn sink(&mut self, flow: u32) -> &TcpSink {
-        match self.simulation.agent_mut(AgentId(2 * flow + 1)) {
-            Agent::TcpSink(sink) => sink,
-            other => panic!("not a sink: {other:?}"),
-        }
-    }
-
-    /// Bits of payload a second that each of `flows` gets between two times.
-    fn goodput(&mut self, flows: u32, from: f64, to: f64) -> Vec<f64> {
-        self.until(from);
-        let before: Vec<u64> = (0..flows).map(|flow| self.sink(flow).received()).collect();
-        self.until(to);
-        let bits = |flow| (self.sink(flow).received() - before[flow as usize]) as f64 * 8.0;
-        (0..flows).map(bits).map(|bits| bits / (to - from)).collect()
-    }
-
-    /// Segments a round trip of `rtt` seconds, between two times.
-    fn mean_window(&mut self, rtt: f64, from: f64, to: f64) -> f64 {
-        self.goodput(1, from, to)[0] / 8.0 / 1460.0 * rtt
-    }
-}
-
-/// Of the payload that fits a link.
-const PAYLOAD_SHARE: f64 = 1460.0 / 1500.0;
+use farhaul_base::Time;
+use farhaul_sim::{TcpConfig, Workload};
+use tcp_run::{
+    PAYLOAD_SHARE, Run, WITHOUT_END, config, open_path, path, read, transfer, undelayed,
+};
 
 #[test]
 fn one_flow_fills_its_link() {
@@ -116,4 +20,162 @@ fn one_flow_fills_its_link() {
         assert_eq!(stats.timeouts, 0, "{law}: {stats:?}");
         assert!(stats.recoveries > 3, "{law}: {stats:?}");
     }
+}
+
+#[test]
+fn two_flows_share_a_link() {
+    for law in ["reno", "cubic"] {
+        let flows = [(config(law), WITHOUT_END), (config(law), WITHOUT_END)];
+        let link = path("10M", 40);
+        let mut run = Run::new((&link, &link), &flows, 1);
+        let rates = run.goodput(2, 10.0, 70.0);
+        let sum: f64 = rates.iter().sum();
+        let index = sum * sum / (2.0 * rates.iter().map(|r| r * r).sum::<f64>());
+        assert!(index > 0.9, "{law}: {index}, {rates:?}");
+        assert!(sum > 0.95 * 10e6 * PAYLOAD_SHARE, "{law}: {rates:?}");
+    }
+}
+
+#[test]
+fn without_loss_nothing_is_sent_twice() {
+    for law in ["reno", "cubic", "udt"] {
+        let mut run = Run::one(&open_path("20M", 50), config(law), transfer(10_000_000), 1);
+        run.until(20.0);
+        assert_eq!(run.sink(0).received(), 10_000_000, "{law}");
+        let stats = run.source(0).stats();
+        assert_eq!(stats.segments_sent, 6_850, "{law}: 10 MB in segments of 1460 bytes");
+        assert_eq!((stats.segments_retransmitted, stats.timeouts, stats.recoveries), (0, 0, 0));
+        assert_eq!(run.sink(0).stats().duplicates, 0);
+        assert_eq!(run.source(0).transfers().completed, 1);
+    }
+}
+
+#[test]
+fn acks_wait_for_a_second_segment_or_40_ms() {
+    let time = |config: TcpConfig, segments: u64| {
+        let mut run = Run::one(&open_path("50M", 20), config, transfer(segments * 1_460), 1);
+        run.until(5.0);
+        let acks = run.sink(0).stats().acks;
+        (run.source(0).transfers().mean_time().as_secs_f64(), acks)
+    };
+    // The FIN is acknowledged at once; every other ACK is for two.
+    let (_, acks) = time(config("reno:window=64"), 60);
+    assert_eq!(acks, 30);
+    let (_, acks) = time(undelayed("reno:window=64"), 60);
+    assert_eq!(acks, 60);
+    // A window of one: the second segment leaves only when the first one's ACK has waited.
+    let (late, _) = time(config("reno:window=1"), 2);
+    let (soon, _) = time(undelayed("reno:window=1"), 2);
+    assert!((late - soon - 0.040).abs() < 1e-3, "{late} {soon}");
+    assert_eq!(config("reno").warning(), None);
+    let slow = TcpConfig { delayed_ack: Some(Duration::from_millis(200)), ..config("reno") };
+    assert!(slow.warning().is_some());
+}
+
+#[test]
+fn the_receive_window_bounds_what_is_in_flight() {
+    let config = TcpConfig { receive_window: 20 * 1_460, ..config("reno") };
+    let mut run = Run::one(&open_path("100M", 100), config, WITHOUT_END, 1);
+    let window = run.mean_window(0.1, 5.0, 25.0);
+    assert!((19.0..20.01).contains(&window), "{window}");
+    assert!(run.source(0).window().unwrap() < 50.0);
+}
+
+#[test]
+fn short_transfers_arrive_over_time() {
+    let workload = Workload::Arrivals {
+        start: Time::ZERO,
+        stop: Time::from_secs(60),
+        rate: 20.0,
+        bytes: 50_000,
+        most: 30,
+    };
+    let link = path("100M", 40);
+    let mut run = Run::new((&link, &link), &[(config("reno"), workload)], 4);
+    run.until(70.0);
+    let transfers = run.source(0).transfers();
+    assert!((1_100..1_300).contains(&transfers.begun), "{transfers:?}");
+    assert_eq!((transfers.completed, transfers.refused), (transfers.begun, 0));
+    assert_eq!(transfers.bytes, transfers.completed * 50_000);
+    assert_eq!(run.sink(0).received(), transfers.bytes);
+    assert_eq!(run.source(0).concurrent(), 0);
+    // SYN, then 10, 15 and 10 segments: four round trips of 40 ms and a bit.
+    let time = transfers.mean_time().as_secs_f64();
+    assert!((0.16..0.25).contains(&time), "{time}");
+}
+
+#[test]
+fn more_transfers_than_there_may_be_are_refused() {
+    let workload = Workload::Arrivals {
+        start: Time::ZERO,
+        stop: Time::from_secs(20),
+        rate: 50.0,
+        bytes: 100_000,
+        most: 10,
+    };
+    let link = path("5M", 40);
+    let mut run = Run::new((&link, &link), &[(config("reno"), workload)], 4);
+    for second in 1..20 {
+        run.until(f64::from(second));
+        assert!(run.source(0).concurrent() <= 10);
+    }
+    run.until(60.0);
+    let transfers = run.source(0).transfers();
+    assert_eq!(transfers.completed, transfers.begun);
+    assert!(transfers.refused > 500, "{transfers:?}");
+    assert_eq!(run.sink(0).received(), transfers.begun * 100_000);
+}
+
+#[test]
+fn a_flow_stops_when_it_is_to() {
+    let workload =
+        Workload::Bulk { start: Time::from_secs(1), stop: Time::from_secs(3), bytes: None };
+    let mut run = Run::one(&path("10M", 40), config("reno"), workload, 1);
+    run.until(1.0);
+    assert_eq!(run.sink(0).received(), 0);
+    run.until(4.0);
+    let received = run.sink(0).received();
+    assert!((2_000_000..2_500_000).contains(&received), "{received}");
+    assert_eq!((run.source(0).transfers().completed, run.source(0).concurrent()), (1, 0));
+    run.until(9.0);
+    assert_eq!(run.sink(0).received(), received);
+}
+
+/// A run is a function of what it was given, also when it is looked at in between.
+#[test]
+fn runs_repeat() {
+    let run = |steps: u32| {
+        let mut link = path("50M", 30);
+        link.loss = read("0.1%");
+        let short = Workload::Arrivals {
+            start: Time::ZERO,
+            stop: Time::from_secs(100),
+            rate: 10.0,
+            bytes: 20_000,
+            most: 9,
+        };
+        let flows = [
+            (config("reno"), WITHOUT_END),
+            (config("cubic"), WITHOUT_END),
+            (config("reno"), short),
+        ];
+        let mut run = Run::new((&link, &link), &flows, 9);
+        for step in 1..=steps {
+            run.until(6.0 * f64::from(step) / f64::from(steps));
+        }
+        let flows: Vec<_> = (0..3)
+            .map(|flow| {
+                let (received, sink) = (run.sink(flow).received(), run.sink(flow).stats());
+                let window = run.source(flow).window().map(f64::to_bits);
+                let transfers = run.source(flow).transfers();
+                (received, sink, window, transfers, run.source(flow).stats())
+            })
+            .collect();
+        let links: Vec<_> =
+            run.simulation.network().hops().iter().map(|hop| hop.link.stats()).collect();
+        (run.simulation.packets(), run.simulation.events(), links, flows)
+    };
+    let once = run(1);
+    assert_eq!(run(1), once);
+    assert_eq!(run(17), once);
 }

@@ -2,8 +2,9 @@
 
 mod dumbbell;
 
-use dumbbell::{path, received, udt_flows};
+use dumbbell::{path, received, udt_flows, udt_flows_with};
 use farhaul_base::Time;
+use farhaul_engine::Config;
 
 #[test]
 fn one_flow_fills_its_link() {
@@ -15,6 +16,41 @@ fn one_flow_fills_its_link() {
         let share = (received(&mut simulation, 1)[0] - before) as f64 * 8.0 / 10.0 / bits;
         // 1456 of 1500 bytes are the most that an application can get: 97%.
         assert!((0.88..0.972).contains(&share), "{rate}, {rtt_ms} ms: {share}");
+    }
+}
+
+/// TCP's laws over UDT's engine, which reports each hole by itself.
+#[test]
+fn laws_of_tcp_fill_a_link() {
+    for law in ["reno", "cubic"] {
+        let config = Config { law: law.parse().expect("a law"), ..Config::default() };
+        let mut simulation = udt_flows_with(&config, &path("50M", 20), 1, 1);
+        simulation.run_until(Time::from_secs(5));
+        let before = received(&mut simulation, 1)[0];
+        simulation.run_until(Time::from_secs(25));
+        let share = (received(&mut simulation, 1)[0] - before) as f64 * 8.0 / 20.0 / 50e6;
+        // 97% is the most that an application can get.
+        assert!((0.92..0.972).contains(&share), "{law}: {share}");
+    }
+}
+
+/// However many reports a round trip brings, the window is reduced once: the mean is that of TCP,
+/// 1.22/sqrt(p).
+#[test]
+fn reno_over_udt_follows_its_response_function() {
+    let config = Config { law: "reno".parse().expect("a law"), ..Config::default() };
+    for (loss, rtt_ms) in [("every:1000", 50), ("every:10000", 50)] {
+        let mut link = path("1G", rtt_ms);
+        link.loss = loss.parse().expect("a loss model");
+        let p = link.loss.mean_loss(12_000);
+        let mut simulation = udt_flows_with(&config, &link, 1, 1);
+        simulation.run_until(Time::from_secs(10));
+        let before = received(&mut simulation, 1)[0];
+        simulation.run_until(Time::from_secs(60));
+        let packets = (received(&mut simulation, 1)[0] - before) as f64 / 1456.0;
+        let window = packets * rtt_ms as f64 / 1e3 / 50.0;
+        let ratio = window * p.sqrt() / 1.22;
+        assert!((0.9..1.1).contains(&ratio), "{loss}: {window}, {ratio}");
     }
 }
 

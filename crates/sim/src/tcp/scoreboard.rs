@@ -145,8 +145,8 @@ impl Scoreboard {
         delivery
     }
 
-    /// Takes for lost what must be by now. Tells `lost` of each, in runs; returns whether a
-    /// retransmission was among it.
+    /// Takes for lost what must be by now, and tells `lost` of it in runs. Segments whose
+    /// retransmission is lost are among them once more.
     pub fn detect(&mut self, mut lost: impl FnMut(Range<u64>)) {
         let boundary = self.third_highest().unwrap_or(0);
         let mut run = 0..0;

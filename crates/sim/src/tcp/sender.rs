@@ -148,7 +148,7 @@ impl Sender {
             restart_window: 0.0,
             paced: now,
             last_sent: now,
-            limited: true,
+            limited: false,
             rate: DeliveryRate { since: now, segments: 0, rate: 0.0 },
             stats: TcpStats::default(),
             lost: Vec::new(),
@@ -205,7 +205,11 @@ impl Sender {
                 self.on_ack(now, *next, *window, blocks);
             }
             // The receiver has everything and has forgotten the connection.
-            (State::Open, Kind::Reset) => self.state = State::Done,
+            (State::Open, Kind::Reset) => {
+                self.stats.segments_acked = self.board.end();
+                self.state = State::Done;
+                self.tell_law(now, true, |law, view, knobs| law.close(view, knobs));
+            }
             _ => {}
         }
     }

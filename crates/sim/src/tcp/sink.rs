@@ -26,9 +26,10 @@ pub struct TcpSink {
     over: VecDeque<(Time, u32)>,
     /// What leaves in the next turn, beside what connections have to say.
     replies: Vec<Packet>,
+    /// Who sends.
     peer: Option<AgentId>,
     stats: SinkStats,
-    /// Bytes in order of the connections that are open, when they were last looked at, are in here.
+    /// Bytes that have arrived in order, of all connections.
     bytes: u64,
 }
 

@@ -19,6 +19,11 @@ pub fn path(rate: &str, rtt_ms: u64) -> LinkConfig {
 
 /// UDT flows that begin together and do not end. Flow n is from agent 2n to agent 2n + 1.
 pub fn udt_flows(link: &LinkConfig, flows: u32, seed: u64) -> Simulation {
+    udt_flows_with(&Config::default(), link, flows, seed)
+}
+
+/// The same with other options.
+pub fn udt_flows_with(config: &Config, link: &LinkConfig, flows: u32, seed: u64) -> Simulation {
     let mut network = Network::new();
     let (left, right) = (network.node(), network.node());
     network.link(left, right, link.clone(), seed);
@@ -28,8 +33,8 @@ pub fn udt_flows(link: &LinkConfig, flows: u32, seed: u64) -> Simulation {
         let (from, to) = (AgentId(2 * flow), AgentId(2 * flow + 1));
         let seed = seed + 2 + 2 * u64::from(flow);
         let time = (Time::ZERO, Time::from_secs(1_000_000));
-        let sender = UdtAgent::sender(from, to, Config::default(), time, None, seed);
-        let receiver = UdtAgent::receiver(to, Config::default(), seed + 1);
+        let sender = UdtAgent::sender(from, to, config.clone(), time, None, seed);
+        let receiver = UdtAgent::receiver(to, config.clone(), seed + 1);
         agents.push((left, Agent::Udt(Box::new(sender))));
         agents.push((right, Agent::Udt(Box::new(receiver))));
     }
