@@ -4,6 +4,7 @@ mod demo;
 mod exit;
 mod greeting;
 mod interrupt;
+mod lab;
 mod output;
 mod perf;
 mod pipe;
@@ -34,6 +35,8 @@ enum Command {
     Perf(Box<perf::PerfArgs>),
     Pipe(Box<pipe::PipeArgs>),
     #[command(subcommand)]
+    Lab(lab::LabCommand),
+    #[command(subcommand)]
     Sim(sim::SimCommand),
     #[command(subcommand)]
     Wan(wan::WanCommand),
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Recv(args) => transfer::recv(args),
         Command::Perf(args) => perf::run(args),
         Command::Pipe(args) => pipe::run(args),
+        Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Wan(command) => wan::run(command),
     };

@@ -27,7 +27,9 @@
 //! ```
 
 pub mod chart;
+pub mod experiment;
 mod number;
+pub mod quantity;
 pub mod report;
 pub mod statistics;
 pub mod sweep;

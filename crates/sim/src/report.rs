@@ -96,6 +96,8 @@ pub struct Spread {
 pub struct LinkReport {
     /// Its name.
     pub name: String,
+    /// Its mean rate while measuring, bits/s; none for a link without a rate.
+    pub rate_bps: Option<f64>,
     /// Share of its capacity that was used while measuring; none for a link without a rate.
     pub utilisation: Option<f64>,
     /// Packets lost for any reason, in the whole run.

@@ -256,6 +256,7 @@ impl Recording {
         let capacity = capacity_bits(&spec.config, self.scenario.measure);
         LinkReport {
             name: spec.name.clone(),
+            rate_bps: capacity.map(|capacity| capacity / span),
             utilisation: capacity.map(|capacity| bits / capacity),
             drops: stats.dropped(),
             drops_queue: stats.dropped_queue,

@@ -1,6 +1,7 @@
 //! What a run or a sweep looks like.
 
 use farhaul_lab::chart::{Axis, Chart, Figure, Series};
+use farhaul_lab::quantity::{number, unit};
 use farhaul_lab::sweep::Measured;
 use farhaul_sim::Report;
 
@@ -43,7 +44,7 @@ fn over_variable(name: &str, measured: &[Measured]) -> Option<Figure> {
     let mut series: Vec<Series> = Vec::new();
     for same in measured.chunk_by(|a, b| a.values == b.values) {
         let (_, value) = same[0].values.last()?;
-        let x = quantity(value)?;
+        let x = number(value)?;
         let sum: f64 = same.iter().map(|m| m.report.indices.efficiency_bps).sum();
         let others = &same[0].values[..same[0].values.len() - 1];
         let others: Vec<String> = others.iter().map(|(k, v)| format!("{k} {v}")).collect();
@@ -63,44 +64,4 @@ fn over_variable(name: &str, measured: &[Measured]) -> Option<Figure> {
     };
     let y = Axis::linear("throughput", "b/s");
     Some(Figure::from(Chart { title: name.to_owned(), x, y, series, ..Chart::default() }))
-}
-
-/// The number that a value of a scenario means, in base units.
-fn quantity(text: &str) -> Option<f64> {
-    if let Ok(number) = text.parse::<f64>() {
-        return Some(number);
-    }
-    let probability = text.parse::<farhaul_link::Probability>().ok().map(|p| p.value());
-    let duration = || farhaul_link::parse_duration(text).ok().map(|d| d.as_secs_f64());
-    let rate = || text.parse::<farhaul_link::Rate>().ok().map(|r| r.bits_per_second() as f64);
-    let size = || farhaul_link::parse_size(text).ok().map(|bytes| bytes as f64);
-    probability.or_else(duration).or_else(rate).or_else(size)
-}
-
-fn unit(text: &str) -> &'static str {
-    if text.parse::<f64>().is_ok() || text.ends_with('%') {
-        ""
-    } else if farhaul_link::parse_duration(text).is_ok() {
-        "s"
-    } else if text.parse::<farhaul_link::Rate>().is_ok() {
-        "b/s"
-    } else {
-        "B"
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantities() {
-        let cases = [("3", 3.0, ""), ("1e-4", 1e-4, ""), ("0.1%", 0.001, ""), ("10ms", 0.01, "s")];
-        for (text, value, base) in cases {
-            assert_eq!((quantity(text), unit(text)), (Some(value), base), "{text}");
-        }
-        assert_eq!((quantity("1.5G"), unit("1.5G")), (Some(1.5e9), "b/s"));
-        assert_eq!((quantity("64kB"), unit("64kB")), (Some(64e3), "B"));
-        assert_eq!(quantity("udt"), None);
-    }
 }

@@ -1,10 +1,8 @@
 //! A scenario file with its variables: one scenario for each point of its sweep.
 
-use std::collections::BTreeMap;
-
 use toml::de::{DeTable, DeValue};
 
-use super::problems::{Problem, Problems, line_of};
+use super::problems::{Problem, Problems, line_of, suggestion};
 use super::reader::{Reader, Variables};
 use super::{Scenario, tables};
 
@@ -35,7 +33,8 @@ pub struct Point {
 const MOST_POINTS: u64 = 1_000_000;
 
 impl Plan {
-    /// Reads a file. `overrides` go before its `[set]` and `[sweep]`, `seed` before its seed.
+    /// Reads a file. `overrides` go before its `[set]` and `[sweep]`: a value, or `[a, b]` for
+    /// several to sweep over. `seed` goes before its seed.
     ///
     /// # Errors
     /// Everything that is wrong with it, at any point of its sweep.
@@ -170,27 +169,46 @@ impl Plan {
         // As they stand in the file, whatever the order of the parser's map.
         sweep.sort();
         for (name, value) in overrides {
+            let values = listed(value);
             if name == "seeds" {
-                seeds = value.parse().ok().filter(|count| *count > 0).or(seeds);
+                match values.as_slice() {
+                    [one] => seeds = one.parse().ok().filter(|count| *count > 0).or(seeds),
+                    _ => reader.problem(&(0..0), "'seeds' is how many runs each point has"),
+                }
                 continue;
             }
-            let before = sweep.len();
-            sweep.retain(|(_, swept, _)| swept != name);
-            if before == sweep.len() && !set.contains_key(name) {
-                let known: BTreeMap<_, _> = set.iter().collect();
-                let known: Vec<&str> = known.keys().map(|name| name.as_str()).collect();
-                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-                let message =
-                    format!("--set {name}: the file has no such variable; it has {known}");
-                reader.problem(&(0..0), message);
+            let place = sweep.iter().position(|(_, swept, _)| swept == name);
+            if place.is_none() && !set.contains_key(name) {
+                let known = set.keys().chain(sweep.iter().map(|(_, swept, _)| swept));
+                let hint = suggestion(name, known.map(String::as_str));
+                reader.problem(&(0..0), format!("the file has no variable '{name}'; {hint}"));
             }
-            set.insert(name.clone(), value.clone());
+            match (place, values.as_slice()) {
+                (_, []) => reader.problem(&(0..0), format!("'{name}' has no values")),
+                (None, [one]) => drop(set.insert(name.clone(), one.clone())),
+                (Some(place), _) => sweep[place].2 = values,
+                (None, _) => {
+                    set.remove(name);
+                    sweep.push((usize::MAX, name.clone(), values));
+                }
+            }
         }
         let problems = reader.into_problems();
         self.seeds = seeds.unwrap_or(1);
         self.sweep = sweep.into_iter().map(|(_, name, values)| (name, values)).collect();
         self.set = set;
         problems
+    }
+}
+
+/// The values of `[a, b]`, or the one value.
+fn listed(text: &str) -> Vec<String> {
+    let trimmed = text.trim();
+    match trimmed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        None => vec![trimmed.to_owned()],
+        Some(list) => {
+            list.split(',').map(|value| value.trim().to_owned()).filter(|v| !v.is_empty()).collect()
+        }
     }
 }
 

@@ -1,0 +1,241 @@
+//! `farhaul lab`: published figures and tables, measured again.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, Subcommand};
+use farhaul_lab::experiment::{Experiment, Options, catalogue};
+use farhaul_lab::report::{self, Outcome, Verdict};
+use farhaul_lab::sweep;
+use farhaul_lab::table::{Cell, Column, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::exit::{Failed, Usage, interrupted};
+use crate::{interrupt, output};
+
+/// Repeat published experiments and compare.
+#[derive(Subcommand, Debug)]
+pub enum LabCommand {
+    List(ListArgs),
+    Run(RunArgs),
+    Report(ReportArgs),
+}
+
+/// List the experiments: what they show, where they were published, how long they take.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Run experiments: a figure as SVG and PNG, a table as CSV and JSON, and a verdict.
+///
+/// Returns 4 if a measurement is not as published and there is no explanation for it.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Which; see `lab list`
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    ids: Vec<String>,
+    /// All of them
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Make one page of all experiments, published and measured side by side.
+///
+/// Runs those that have no result in the folder yet.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Run all of them again
+    #[arg(long)]
+    rerun: bool,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Args, Debug)]
+struct CommonArgs {
+    /// The reduced version, in seconds rather than minutes
+    #[arg(long)]
+    quick: bool,
+    /// Where results go and are looked for
+    #[arg(long, value_name = "DIR", default_value = "farhaul-lab")]
+    out: PathBuf,
+    /// Simulate so many points at the same time; all processors if not given
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// An experiment as it is listed.
+#[derive(Serialize)]
+struct Listed {
+    id: String,
+    source: String,
+    title: String,
+    shows: String,
+    minutes: f64,
+}
+
+/// What a run or a report has come to.
+#[derive(Serialize)]
+struct Summary {
+    outcomes: Vec<Outcome>,
+    files: Vec<PathBuf>,
+}
+
+/// Runs one of the commands.
+pub fn run(command: &LabCommand) -> Result<()> {
+    match command {
+        LabCommand::List(args) => list(args),
+        LabCommand::Run(args) => {
+            let chosen = choose(&args.ids)?;
+            let summary = run_all(&chosen, &args.common)?;
+            finish(summary, &args.common)
+        }
+        LabCommand::Report(args) => make_report(args),
+    }
+}
+
+fn list(args: &ListArgs) -> Result<()> {
+    let listed: Vec<Listed> = catalogue()
+        .into_iter()
+        .map(|Experiment { id, source, title, shows, minutes, .. }| {
+            let shows = shows.trim().to_owned();
+            Listed { id, source, title, shows, minutes }
+        })
+        .collect();
+    output::emit(args.json, &listed, |listed| {
+        let columns = ["id", "source", "what it shows", "minutes"];
+        let rows = listed.iter().map(|one| {
+            let texts = [&one.id, &one.source, &one.title];
+            let mut row: Vec<Cell> = texts.map(|text| Cell::Text(text.clone())).into();
+            row.push(Cell::Number(one.minutes));
+            row
+        });
+        let columns = columns.iter().map(|name| Column::new(*name, "")).collect();
+        println!("{}", Table { title: String::new(), columns, rows: rows.collect() }.text());
+    })
+}
+
+/// The experiments of these ids; all without any.
+fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
+    let all = catalogue();
+    if ids.is_empty() {
+        return Ok(all);
+    }
+    let find = |id: &String| {
+        all.iter().find(|experiment| experiment.id == *id).cloned().ok_or_else(|| {
+            let message = format!("there is no experiment '{id}'; `farhaul lab list` shows all");
+            Usage(message).into()
+        })
+    };
+    ids.iter().map(find).collect()
+}
+
+fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    interrupt::on_interrupt(move || flag.store(true, Ordering::Relaxed));
+    let jobs = args.jobs.unwrap_or_else(sweep::processors);
+    let options = Options { quick: args.quick, jobs, stop: &stop };
+    let mut summary = Summary { outcomes: Vec::new(), files: Vec::new() };
+    for experiment in chosen {
+        let outcome = run_one(experiment, &options)?;
+        summary.files.extend(write(&outcome, &args.out)?);
+        summary.outcomes.push(outcome);
+    }
+    Ok(summary)
+}
+
+fn run_one(experiment: &Experiment, options: &Options<'_>) -> Result<Outcome> {
+    let bar = ProgressBar::new(1000);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}% {msg}") {
+        bar.set_style(style);
+    }
+    let shown = std::io::stderr().is_terminal();
+    let watch = |plan: &str, progress: sweep::Progress| {
+        if shown {
+            let (ended, all) = progress.runs;
+            bar.set_position((progress.share * 1000.0) as u64);
+            bar.set_message(format!(
+                "{} {plan}: {ended}/{all} runs, {:.1} times real time",
+                experiment.id, progress.speed_up
+            ));
+        }
+    };
+    let outcome = experiment.run(options, &watch);
+    bar.finish_and_clear();
+    outcome.map_err(|message| anyhow!("{}: {message}", experiment.id))?.ok_or(interrupted().into())
+}
+
+fn write(outcome: &Outcome, folder: &Path) -> Result<Vec<PathBuf>> {
+    outcome.write(folder).with_context(|| format!("results of {}", outcome.id))
+}
+
+fn make_report(args: &ReportArgs) -> Result<()> {
+    let common = &args.common;
+    let stored = |experiment: &Experiment| {
+        let path = common.out.join(format!("{}.json", experiment.id));
+        Outcome::read(&path).ok().filter(|_| !args.rerun)
+    };
+    let (mut outcomes, mut missing) = (Vec::new(), Vec::new());
+    for experiment in catalogue() {
+        match stored(&experiment) {
+            Some(outcome) => outcomes.push(outcome),
+            None => missing.push(experiment),
+        }
+    }
+    let mut summary = run_all(&missing, common)?;
+    summary.outcomes.append(&mut outcomes);
+    let order: Vec<String> = catalogue().into_iter().map(|experiment| experiment.id).collect();
+    summary.outcomes.sort_by_key(|outcome| order.iter().position(|id| *id == outcome.id));
+    let path = common.out.join("report.html");
+    let page = report::page("Published and measured", &summary.outcomes);
+    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    summary.files.push(path);
+    finish(summary, common)
+}
+
+fn finish(summary: Summary, args: &CommonArgs) -> Result<()> {
+    output::emit(args.json, &summary, |summary| {
+        for outcome in &summary.outcomes {
+            println!("{}: {} ({})", outcome.id, outcome.title, outcome.source);
+            for check in &outcome.checks {
+                println!("  {:9} {}: {}", check.verdict.shown(), check.what, check.measured);
+                if !check.published.is_empty() {
+                    println!("            published: {}", check.published);
+                }
+                if check.verdict == Verdict::Explained {
+                    println!("            because: {}", check.reason);
+                }
+            }
+        }
+        println!("{} files in {}", summary.files.len(), args.out.display());
+        if let Some(page) =
+            summary.files.last().filter(|f| f.extension().is_some_and(|e| e == "html"))
+        {
+            println!("page: {}", page.display());
+        }
+    })?;
+    let failed: Vec<&str> = summary
+        .outcomes
+        .iter()
+        .filter(|outcome| outcome.verdict() == Some(Verdict::Fail))
+        .map(|outcome| outcome.id.as_str())
+        .collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let message = format!("not as expected: {}", failed.join(", "));
+    Err(Failed { code: 4, message }.into())
+}

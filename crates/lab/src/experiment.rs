@@ -1,0 +1,103 @@
+//! An experiment: plans to run, what they are to show, what the source printed.
+//!
+//! An experiment is a file of data; what is code stands in few places.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `data.rs` | the file: its keys |
+//! | `metric.rs` | measurements by name |
+//! | `equation.rs` | what the source's equations predict |
+//! | `judge.rs` | expectations held against measurements |
+//! | `draw.rs` | charts and tables of measurements |
+//! | `catalogue.rs` | all experiments |
+
+mod catalogue;
+mod data;
+mod draw;
+mod equation;
+mod judge;
+mod metric;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use farhaul_sim::Plan;
+
+pub use catalogue::catalogue;
+pub use data::Experiment;
+
+use crate::report::Outcome;
+use crate::sweep::{self, Measured, Progress};
+
+/// How an experiment is run.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// The reduced version, for a quick look.
+    pub quick: bool,
+    /// Runs at the same time.
+    pub jobs: usize,
+    /// Set to stop.
+    pub stop: &'a AtomicBool,
+}
+
+/// What each plan has given, by its name.
+type Runs = BTreeMap<String, Vec<Measured>>;
+
+impl Experiment {
+    /// Runs all plans. None if it was stopped. `watch` is told how far the plan of that name has
+    /// come.
+    ///
+    /// # Errors
+    /// What is wrong with the experiment's file; none in the catalogue, which is tested.
+    pub fn run(
+        &self,
+        options: &Options<'_>,
+        watch: &(dyn Fn(&str, Progress) + Sync),
+    ) -> Result<Option<Outcome>, String> {
+        let began = Instant::now();
+        let mut runs = Runs::new();
+        for spec in &self.plan {
+            let plan = spec.plan(options.quick)?;
+            let points: Vec<u64> = (0..plan.points()).collect();
+            let watch = |progress| watch(&spec.name, progress);
+            match sweep::run(&plan, &points, options.jobs, &watch, options.stop) {
+                None => return Ok(None),
+                Some(measured) => drop(runs.insert(spec.name.clone(), measured)),
+            }
+        }
+        let quick = if options.quick { " --quick" } else { "" };
+        let mut notes = self.notes.clone();
+        if options.quick {
+            notes.push(
+                "The reduced version: fewer points and less time than the source had.".into(),
+            );
+        }
+        Ok(Some(Outcome {
+            id: self.id.clone(),
+            source: self.source.clone(),
+            title: self.title.clone(),
+            shows: self.shows.trim().to_owned(),
+            charts: draw::charts(self, &runs)?,
+            tables: draw::tables(self, &runs)?,
+            checks: judge::checks(self, &runs, options.quick)?,
+            notes,
+            command: format!("farhaul lab run {}{quick}", self.id),
+            seconds: began.elapsed().as_secs_f64(),
+        }))
+    }
+
+    /// All that is wrong with the file, without running it.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        for spec in &self.plan {
+            let plan: Plan = spec.plan(false)?;
+            spec.plan(true)?;
+            plan.point(0).map_err(|problems| problems.to_string())?;
+        }
+        judge::well_formed(self)?;
+        draw::well_formed(self)
+    }
+}

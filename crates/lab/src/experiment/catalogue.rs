@@ -1,0 +1,36 @@
+//! All experiments.
+
+use super::Experiment;
+
+/// The files, in the order to present them.
+const FILES: &[&str] = &[include_str!("../../experiments/gu-4-2.toml")];
+
+/// The experiments, in the order to present them.
+///
+/// # Panics
+/// Never: a test reads all of them.
+pub fn catalogue() -> Vec<Experiment> {
+    let read = |text: &&str| Experiment::parse(text).expect("a test reads all files");
+    FILES.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_well_formed() {
+        for text in FILES {
+            let experiment = Experiment::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            experiment.check().unwrap_or_else(|error| panic!("{}: {error}", experiment.id));
+            assert!(!experiment.shows.is_empty() && !experiment.source.is_empty());
+        }
+    }
+
+    #[test]
+    fn ids_are_used_once() {
+        let mut ids: Vec<String> = catalogue().into_iter().map(|e| e.id).collect();
+        ids.sort();
+        assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
+    }
+}

@@ -1,0 +1,271 @@
+//! The file of an experiment.
+
+use std::collections::BTreeMap;
+
+use farhaul_sim::Plan;
+use serde::Deserialize;
+
+/// An experiment, as its file describes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// What it is called by.
+    pub id: String,
+    /// Where it was published.
+    pub source: String,
+    /// What it is about, in a line.
+    pub title: String,
+    /// What it shows, in a paragraph.
+    pub shows: String,
+    /// Minutes that it takes, about, on two processors.
+    pub minutes: f64,
+    /// What a reader of the result should know.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// What is run.
+    #[serde(default)]
+    pub plan: Vec<PlanSpec>,
+    /// What is expected.
+    #[serde(default)]
+    pub(super) check: Vec<CheckSpec>,
+    /// What is drawn.
+    #[serde(default)]
+    pub(super) chart: Vec<ChartSpec>,
+    /// What is listed.
+    #[serde(default)]
+    pub(super) table: Vec<TableSpec>,
+}
+
+/// A scenario with its sweep.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanSpec {
+    /// What checks and charts call it.
+    pub name: String,
+    /// The scenario file.
+    pub scenario: String,
+    /// Variables of the reduced version.
+    #[serde(default)]
+    pub quick: BTreeMap<String, Value>,
+}
+
+/// One value of a variable, or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// One.
+    One(String),
+    /// Several, to sweep over.
+    Many(Vec<String>),
+}
+
+/// An expectation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CheckSpec {
+    /// What is expected, in words.
+    pub what: String,
+    /// Of which plan; the first.
+    pub plan: Option<String>,
+    /// The measurement, see `metric.rs`.
+    pub metric: String,
+    /// Only where swept variables have these values.
+    #[serde(default, rename = "where")]
+    pub only: BTreeMap<String, Value>,
+    /// One value of all points; none: each point is checked.
+    pub aggregate: Option<Aggregate>,
+    /// See [`Bounds`].
+    pub at_least: Option<f64>,
+    pub at_most: Option<f64>,
+    pub near: Option<f64>,
+    pub within: Option<f64>,
+    /// Published values by the value of the swept variable `by`.
+    pub by: Option<String>,
+    #[serde(default)]
+    pub each: BTreeMap<String, f64>,
+    /// The equation that predicts the value, see `equation.rs`.
+    pub equation: Option<String>,
+    /// The published statement, as a reader shall see it.
+    #[serde(default)]
+    pub published: String,
+    /// Why the tolerance is what it is.
+    #[serde(default)]
+    pub reason: String,
+    /// Deviations that have been looked into.
+    #[serde(default)]
+    pub known: Vec<Known>,
+    /// Whether it can be judged from the reduced version as well.
+    #[serde(default = "yes")]
+    pub quick: bool,
+}
+
+/// Limits of a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// From here up.
+    pub at_least: Option<f64>,
+    /// Up to here.
+    pub at_most: Option<f64>,
+    /// Around this value, or a published or predicted one, by the share `within`.
+    pub near: Option<f64>,
+    pub within: Option<f64>,
+}
+
+/// A deviation that has an explanation: where, how far, and why.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Known {
+    #[serde(default, rename = "where")]
+    pub only: BTreeMap<String, Value>,
+    /// See [`Bounds`].
+    pub at_least: Option<f64>,
+    pub at_most: Option<f64>,
+    pub near: Option<f64>,
+    pub within: Option<f64>,
+    pub because: String,
+}
+
+/// What becomes of the values of several points.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Aggregate {
+    Min,
+    Max,
+    Mean,
+    Sum,
+}
+
+/// A chart.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChartSpec {
+    pub kind: ChartKind,
+    pub title: String,
+    pub plan: Option<String>,
+    /// The swept variable along x, and for a grid that along y; else the rest makes the curves.
+    pub x: Option<String>,
+    pub y: Option<String>,
+    /// Measurements, each a set of curves; one for a grid.
+    #[serde(default)]
+    pub value: Vec<String>,
+    /// What the values are called on the axis, and their unit.
+    #[serde(default)]
+    pub label: String,
+    #[serde(default)]
+    pub unit: String,
+    /// The range of the values' axis.
+    pub range: Option<(f64, f64)>,
+    #[serde(default, rename = "where")]
+    pub only: BTreeMap<String, Value>,
+    /// Over time: a panel for each group of flows whose names begin so; all in one without.
+    #[serde(default)]
+    pub panels: Vec<String>,
+    #[serde(default)]
+    pub published: Vec<Published>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ChartKind {
+    Grid,
+    Curves,
+    Time,
+}
+
+/// A published curve.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Published {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A table: a row for each point of a plan.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TableSpec {
+    pub title: String,
+    pub plan: Option<String>,
+    pub columns: Vec<ColumnSpec>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ColumnSpec {
+    pub name: String,
+    #[serde(default)]
+    pub unit: String,
+    pub metric: String,
+    /// Published values by the value of the first swept variable.
+    #[serde(default)]
+    pub published: BTreeMap<String, f64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Experiment {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn parse(text: &str) -> Result<Experiment, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// The name of the plan that a check or chart refers to.
+    pub(super) fn plan_name<'a>(&'a self, asked: &'a Option<String>) -> Result<&'a str, String> {
+        match asked {
+            Some(name) if self.plan.iter().any(|plan| plan.name == *name) => Ok(name),
+            Some(name) => Err(format!("{}: there is no plan '{name}'", self.id)),
+            None => match self.plan.first() {
+                Some(plan) => Ok(&plan.name),
+                None => Err(format!("{}: there is no plan", self.id)),
+            },
+        }
+    }
+}
+
+impl CheckSpec {
+    pub(super) fn bounds(&self) -> Bounds {
+        let CheckSpec { at_least, at_most, near, within, .. } = *self;
+        Bounds { at_least, at_most, near, within }
+    }
+}
+
+impl Known {
+    pub(super) fn bounds(&self) -> Bounds {
+        let Known { at_least, at_most, near, within, .. } = *self;
+        Bounds { at_least, at_most, near, within }
+    }
+}
+
+impl PlanSpec {
+    /// The plan, or its reduced version.
+    pub(super) fn plan(&self, quick: bool) -> Result<Plan, String> {
+        let overrides = self.quick.iter().filter(|_| quick);
+        let overrides: Vec<(String, String)> =
+            overrides.map(|(name, value)| (name.clone(), value.text())).collect();
+        Plan::parse(&self.scenario, &overrides, None)
+            .map_err(|problems| format!("plan '{}': {problems}", self.name))
+    }
+}
+
+impl Value {
+    /// As an override of a plan.
+    fn text(&self) -> String {
+        match self {
+            Value::One(value) => value.clone(),
+            Value::Many(values) => format!("[{}]", values.join(", ")),
+        }
+    }
+
+    /// Whether `value` is among these.
+    pub(super) fn has(&self, value: &str) -> bool {
+        match self {
+            Value::One(one) => one == value,
+            Value::Many(many) => many.iter().any(|one| one == value),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Charts and tables of measurements.
+
+use farhaul_sim::{FlowReport, Report};
+
+use super::Runs;
+use super::data::{ChartKind, ChartSpec, Experiment};
+use super::judge::matches;
+use super::metric::measure;
+use crate::chart::{Axis, Chart, Figure, Grid, Panels, Series};
+use crate::quantity::{number, unit};
+use crate::statistics::{interval_95, mean};
+use crate::sweep::{Measured, summary};
+use crate::table::{Cell, Column, Table};
+
+/// Whether names of plans and variables are right.
+pub(super) fn well_formed(experiment: &Experiment) -> Result<(), String> {
+    for chart in &experiment.chart {
+        experiment.plan_name(&chart.plan)?;
+        let wanted = match chart.kind {
+            ChartKind::Grid => chart.x.is_some() && chart.y.is_some() && chart.value.len() == 1,
+            ChartKind::Curves => chart.x.is_some() && !chart.value.is_empty(),
+            ChartKind::Time => true,
+        };
+        if !wanted {
+            return Err(format!("chart '{}' lacks 'x', 'y' or 'value'", chart.title));
+        }
+    }
+    experiment.table.iter().try_for_each(|table| experiment.plan_name(&table.plan).map(drop))
+}
+
+/// All charts.
+pub(super) fn charts(experiment: &Experiment, runs: &Runs) -> Result<Vec<Figure>, String> {
+    let draw = |chart: &ChartSpec| {
+        let measured: Vec<&Measured> = runs[experiment.plan_name(&chart.plan)?]
+            .iter()
+            .filter(|run| matches(&chart.only, &run.values))
+            .collect();
+        match chart.kind {
+            ChartKind::Grid => grid(chart, &measured),
+            ChartKind::Curves => curves(chart, &measured),
+            ChartKind::Time => Ok(over_time(chart, &measured)),
+        }
+    };
+    experiment.chart.iter().map(draw).collect()
+}
+
+/// The experiment's tables; of each plan one with the usual measurements if it names none.
+pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Result<Vec<Table>, String> {
+    if experiment.table.is_empty() {
+        let plans = experiment.plan.iter();
+        return Ok(plans.map(|plan| summary(&plan.name, &runs[&plan.name])).collect());
+    }
+    let mut tables = Vec::new();
+    for spec in &experiment.table {
+        let measured = &runs[experiment.plan_name(&spec.plan)?];
+        let names = measured.first().map_or(&[][..], |first| &first.values);
+        let mut columns: Vec<Column> =
+            names.iter().map(|(name, _)| Column::new(name, "")).collect();
+        for column in &spec.columns {
+            columns.push(Column::new(&*column.name, &*column.unit));
+            if !column.published.is_empty() {
+                columns.push(Column::new(format!("{}, published", column.name), &*column.unit));
+            }
+        }
+        let mut rows = Vec::new();
+        for group in measured.chunk_by(|a, b| a.values == b.values) {
+            let values = &group[0].values;
+            let mut row: Vec<Cell> =
+                values.iter().map(|(_, value)| Cell::Text(value.clone())).collect();
+            for column in &spec.columns {
+                let sample = sample(&column.metric, group.iter())?;
+                row.push(match (interval_95(&sample), mean(&sample)) {
+                    (Some(interval), _) => interval.into(),
+                    (None, Some(value)) => Cell::Number(value),
+                    (None, None) => Cell::Missing,
+                });
+                if !column.published.is_empty() {
+                    let key = values.first().map_or("", |(_, value)| value);
+                    let known = column.published.get(key);
+                    row.push(known.map_or(Cell::Missing, |value| Cell::Number(*value)));
+                }
+            }
+            rows.push(row);
+        }
+        tables.push(Table { title: spec.title.clone(), columns, rows });
+    }
+    Ok(tables)
+}
+
+fn sample<'a>(metric: &str, runs: impl Iterator<Item = &'a Measured>) -> Result<Vec<f64>, String> {
+    let mut sample = Vec::new();
+    for run in runs {
+        sample.extend(measure(metric, &run.report)?);
+    }
+    Ok(sample)
+}
+
+/// The value of a swept variable, as it stands in the scenario.
+fn value<'a>(run: &'a Measured, variable: &str) -> Option<&'a str> {
+    let found = run.values.iter().find(|(name, _)| name == variable);
+    found.map(|(_, value)| value.as_str())
+}
+
+/// An axis for a swept variable: logarithmic if its values span more than a factor of 20.
+fn axis(variable: &str, values: &[&str]) -> Axis {
+    let numbers = || values.iter().filter_map(|text| number(text)).filter(|n| *n > 0.0);
+    let (low, high) = (numbers().reduce(f64::min), numbers().reduce(f64::max));
+    let base = values.first().map_or("", |text| unit(text));
+    match (low, high) {
+        (Some(low), Some(high)) if high / low > 20.0 => Axis::log(variable, base),
+        _ => Axis::linear(variable, base),
+    }
+}
+
+fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
+    let (x, y) = (chart.x.as_deref().unwrap_or(""), chart.y.as_deref().unwrap_or(""));
+    let texts = |variable: &str| {
+        let mut texts: Vec<&str> = Vec::new();
+        for text in measured.iter().filter_map(|run| value(run, variable)) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        texts
+    };
+    let (xs, ys) = (texts(x), texts(y));
+    let metric = chart.value.first().map_or("", String::as_str);
+    let mut cells = Vec::new();
+    for row in &ys {
+        let mut line = Vec::new();
+        for column in &xs {
+            let here =
+                |run: &&&Measured| value(run, x) == Some(column) && value(run, y) == Some(row);
+            let sample = sample(metric, measured.iter().filter(here).copied())?;
+            line.push(mean(&sample));
+        }
+        cells.push(line);
+    }
+    let numbers = |texts: &[&str]| texts.iter().filter_map(|text| number(text)).collect();
+    let value = Axis::linear(&*chart.label, &*chart.unit);
+    let value = chart.range.map_or(value.clone(), |(low, high)| value.between(low, high));
+    Ok(Figure::from(Grid {
+        title: chart.title.clone(),
+        subtitle: String::new(),
+        x: axis(x, &xs),
+        y: axis(y, &ys),
+        xs: numbers(&xs),
+        ys: numbers(&ys),
+        cells,
+        value,
+    }))
+}
+
+fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
+    let variable = chart.x.as_deref().unwrap_or("");
+    // Name, points, errors; in the order in which they come.
+    let mut series: Vec<(String, Vec<(f64, f64)>, Vec<f64>)> = Vec::new();
+    for metric in &chart.value {
+        for group in measured.chunk_by(|a, b| a.values == b.values) {
+            let Some(x) = value(group[0], variable).and_then(number) else { continue };
+            let sample = sample(metric, group.iter().copied())?;
+            let Some(y) = mean(&sample) else { continue };
+            let others = group[0].values.iter().filter(|(name, _)| name != variable);
+            let mut name: Vec<String> = others.map(|(k, v)| format!("{k} {v}")).collect();
+            if chart.value.len() > 1 || name.is_empty() {
+                name.insert(0, metric.replace(':', " "));
+            }
+            let name = name.join(", ");
+            let error = interval_95(&sample).map_or(0.0, |interval| interval.half_width);
+            match series.iter_mut().find(|(known, ..)| *known == name) {
+                Some((_, points, errors)) => {
+                    points.push((x, y));
+                    errors.push(error);
+                }
+                None => series.push((name, vec![(x, y)], vec![error])),
+            }
+        }
+    }
+    let texts: Vec<&str> = measured.iter().filter_map(|run| value(run, variable)).collect();
+    let label = if chart.label.is_empty() { chart.value.join(", ") } else { chart.label.clone() };
+    let y = Axis::linear(label, &*chart.unit);
+    let measured = series.into_iter().map(|(name, points, errors)| {
+        let some = errors.iter().any(|error| *error > 0.0);
+        let curve = Series::both(name, points);
+        if some { curve.with_errors(errors) } else { curve }
+    });
+    let published = chart.published.iter().map(|p| Series::published(&*p.name, p.points.clone()));
+    Ok(Figure::from(Chart {
+        title: chart.title.clone(),
+        x: axis(variable, &texts),
+        y: chart.range.map_or(y.clone(), |(low, high)| y.between(low, high)),
+        series: measured.chain(published).collect(),
+        ..Chart::default()
+    }))
+}
+
+/// The flows' throughput over time in the first of the runs.
+fn over_time(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
+    let Some(report) = measured.first().map(|run| &run.report) else {
+        return Figure::from(Chart { title: chart.title.clone(), ..Chart::default() });
+    };
+    let curve = |flow: &FlowReport| Series::line(&*flow.name, samples(report, flow));
+    let panel = |title: String, prefix: &str| Chart {
+        title,
+        x: Axis::linear("time", "s"),
+        y: Axis::linear("throughput", "b/s"),
+        series: report.flows.iter().filter(|f| f.name.starts_with(prefix)).map(curve).collect(),
+        ..Chart::default()
+    };
+    if chart.panels.is_empty() {
+        return Figure::from(panel(chart.title.clone(), ""));
+    }
+    let charts = chart.panels.iter().map(|prefix| panel(prefix.clone(), prefix)).collect();
+    Figure::from(Panels { title: chart.title.clone(), subtitle: String::new(), charts })
+}
+
+/// The middle of each sample interval, and the throughput in whole packets.
+fn samples(report: &Report, flow: &FlowReport) -> Vec<(f64, f64)> {
+    let factor = if flow.throughput_bps > 0.0 {
+        flow.packet_throughput_bps / flow.throughput_bps
+    } else {
+        1.0
+    };
+    let at = |index: usize| (index as f64 + 0.5) * report.sample_s;
+    flow.series.iter().enumerate().map(|(index, y)| (at(index), y * factor)).collect()
+}

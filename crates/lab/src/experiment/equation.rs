@@ -1,0 +1,72 @@
+//! What the equations of the sources predict, from the values of swept variables.
+
+use crate::quantity::number;
+
+/// The SYN interval, seconds.
+const SYN: f64 = 0.01;
+/// Bits of a full packet.
+const PACKET_BITS: f64 = 12_000.0;
+
+/// The prediction of an equation for these values of variables.
+///
+/// # Errors
+/// There is no such equation, or it lacks a variable.
+pub(super) fn predict(name: &str, values: &[(String, String)]) -> Result<f64, String> {
+    let value = |variable: &str| {
+        let found = values.iter().find(|(name, _)| name == variable);
+        found
+            .and_then(|(_, value)| number(value))
+            .ok_or_else(|| format!("the equation '{name}' needs the variable '{variable}'"))
+    };
+    match name {
+        // gu05 equation 3-12: throughput at the equilibrium, Mb/s.
+        "gu05-3-12" => Ok(stable_rate(value("rate")?, value("loss")?) / 1e6),
+        // The simple model of TCP's throughput of gu05 equation 3-18, Mb/s.
+        "mathis" => Ok((1.5 / value("loss")?).sqrt() * PACKET_BITS / value("rtt")? / 1e6),
+        _ => Err(format!("there is no equation '{name}'")),
+    }
+}
+
+/// gu05 equation 3-12 in bits/s (3-13 as printed is ten times too large against it).
+///
+/// The equilibrium of stage k counts where it lies within the stage, which is while 10^(e-k-1) to
+/// 10^(e-k) bits/s are free. Between a stage whose equilibrium lies above it and the next, whose
+/// equilibrium lies below, the rate is held at the border of the two.
+fn stable_rate(capacity: f64, loss: f64) -> f64 {
+    let mut power = 1.0;
+    while power < capacity {
+        power *= 10.0;
+    }
+    let mut begin = 0.0;
+    loop {
+        // Increase a SYN interval at this stage, packets (3-11): 10^(e - k - 9).
+        let increase = power / 1e9;
+        let equilibrium = 3.0 / loss.sqrt() * increase.sqrt() * PACKET_BITS / SYN;
+        let end = capacity - power / 10.0;
+        if equilibrium <= end || power < 10.0 {
+            return equilibrium.clamp(begin, capacity);
+        }
+        (begin, power) = (end.max(0.0), power / 10.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        let at = |rate: &str, loss: &str| {
+            let values = [("rate", rate), ("loss", loss)].map(|(n, v)| (n.into(), v.into()));
+            predict("gu05-3-12", &values).unwrap()
+        };
+        // e = 9, k = 0: 3 / sqrt(1e-4) packets a SYN interval.
+        assert!((at("1G", "1e-4") - 360.0).abs() < 1e-6);
+        assert!((at("1G", "1e-2") - 36.0).abs() < 1e-6);
+        // e = 8: the first stage's equilibrium is 114 Mb/s at 1e-4, beyond its end at 90; the
+        // second's is 36, before its beginning.
+        assert!((at("100M", "1e-4") - 90.0).abs() < 1e-6);
+        assert!(predict("gu05-3-12", &[]).is_err());
+        assert!(predict("e=mc2", &[]).is_err());
+    }
+}

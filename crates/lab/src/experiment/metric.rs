@@ -1,0 +1,143 @@
+//! Measurements by name.
+//!
+//! | name | what |
+//! |---|---|
+//! | `throughput` | all bulk flows' payload, Mb/s |
+//! | `packets` | the same in whole packets, Mb/s, as the dissertation counts |
+//! | `share` | `packets` over the rate of the first link |
+//! | `share:F` | the same for the flows whose names begin with F |
+//! | `flow:F` | the flow named F in whole packets, Mb/s |
+//! | `ratio:A:B` | mean throughput of the flows A… over that of the flows B… |
+//! | `utilisation`, `utilisation:L` | of the first link, of link L |
+//! | `fairness`, `fairness:F` | Jain's index of all bulk flows, of the flows F… |
+//! | `stability`, `stability:F` | the same for the stability index |
+//! | `friendliness` | the TCP friendliness index |
+//! | `loss`, `retransmitted` | share of the data packets sent |
+//! | `lost` | data packets lost |
+//! | `rtt` | mean of the flows' smoothed RTT, ms |
+//! | `queue`, `drops` | of the first link, packets |
+//! | `time_to:S` | seconds until the throughput first reaches the share S of the first link |
+//! | `tracking` | mean of 1 - |throughput - free| / free over the samples, free being what the flows of constant rate leave of the first link |
+//! | `transfers_ms` | mean duration of short transfers, ms |
+
+use farhaul_sim::{FlowReport, Report, indices};
+
+/// The measurement of that name; none where there is nothing to measure.
+///
+/// # Errors
+/// There is no such measurement.
+pub(super) fn measure(name: &str, report: &Report) -> Result<Option<f64>, String> {
+    let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
+    let bulk = |flow: &&FlowReport| flow.transfers.is_none() && flow.protocol != "cbr";
+    let named = |flow: &&FlowReport| {
+        if rest.is_empty() { bulk(flow) } else { flow.name.starts_with(rest) }
+    };
+    let flows: Vec<&FlowReport> = report.flows.iter().filter(named).collect();
+    let packets = || flows.iter().map(|flow| flow.packet_throughput_bps).sum::<f64>() / 1e6;
+    let first_rate = report.links.first().and_then(|link| link.rate_bps);
+    let sent: u64 = flows.iter().map(|flow| flow.packets_sent).sum();
+    let lost: f64 = flows.iter().map(|flow| flow.loss_rate * flow.packets_sent as f64).sum();
+    let of_sent = |count: f64| (sent > 0).then(|| count / sent as f64);
+    let link = report.links.iter().find(|link| rest.is_empty() || link.name == rest);
+    Ok(match kind {
+        "throughput" => Some(flows.iter().map(|flow| flow.throughput_bps).sum::<f64>() / 1e6),
+        "packets" => Some(packets()),
+        "share" => first_rate.map(|rate| packets() * 1e6 / rate),
+        "flow" => {
+            let flow = report.flows.iter().find(|flow| flow.name == rest);
+            flow.map(|flow| flow.packet_throughput_bps / 1e6)
+        }
+        "ratio" => {
+            let (above, below) = rest.split_once(':').ok_or("write ratio:A:B")?;
+            let mean = |prefix: &str| {
+                let flows = report.flows.iter().filter(|flow| flow.name.starts_with(prefix));
+                let values: Vec<f64> = flows.map(|flow| flow.packet_throughput_bps).collect();
+                crate::statistics::mean(&values)
+            };
+            match (mean(above), mean(below)) {
+                (Some(above), Some(below)) if below > 0.0 => Some(above / below),
+                _ => None,
+            }
+        }
+        "utilisation" => link.and_then(|link| link.utilisation),
+        "queue" => link.map(|link| link.queue.mean),
+        "drops" => link.map(|link| link.drops as f64),
+        "fairness" => {
+            let throughputs: Vec<f64> = flows.iter().map(|flow| flow.throughput_bps).collect();
+            indices::jain(&throughputs)
+        }
+        "stability" => {
+            let samples: Vec<&[f64]> = flows.iter().map(|f| measured(report, f)).collect();
+            indices::stability(&samples)
+        }
+        "friendliness" => report.indices.tcp_friendliness,
+        "loss" => of_sent(lost),
+        "lost" => Some(lost.round()),
+        "retransmitted" => of_sent(flows.iter().map(|flow| flow.retransmitted as f64).sum()),
+        "rtt" => {
+            let means: Vec<f64> = flows.iter().filter_map(|flow| Some(flow.rtt_ms?.mean)).collect();
+            crate::statistics::mean(&means)
+        }
+        "time_to" => {
+            let share: f64 = rest.parse().map_err(|_| format!("'{name}': write time_to:0.9"))?;
+            first_rate.and_then(|rate| time_to(report, share * rate))
+        }
+        "tracking" => first_rate.and_then(|rate| tracking(report, rate)),
+        "transfers_ms" => {
+            let means = report.flows.iter().filter_map(|flow| Some(flow.transfers?.mean_s * 1e3));
+            crate::statistics::mean(&means.collect::<Vec<_>>())
+        }
+        _ => return Err(format!("there is no measurement '{name}'")),
+    })
+}
+
+/// The samples of a flow while it was measured.
+fn measured<'a>(report: &Report, flow: &'a FlowReport) -> &'a [f64] {
+    let from = flow.start_s.max(report.measured_s.0);
+    let to = flow.stop_s.min(report.measured_s.1);
+    let first = (from / report.sample_s - 1e-9).ceil().max(0.0) as usize;
+    let last = (to / report.sample_s + 1e-9).floor().max(0.0) as usize;
+    flow.series.get(first..last.min(flow.series.len())).unwrap_or_default()
+}
+
+/// A flow's throughput in whole packets in each sample.
+fn packet_series(flow: &FlowReport) -> impl Iterator<Item = f64> {
+    let factor = if flow.throughput_bps > 0.0 {
+        flow.packet_throughput_bps / flow.throughput_bps
+    } else {
+        1.0
+    };
+    flow.series.iter().map(move |sample| sample * factor)
+}
+
+/// Seconds from the first flow's start to the end of the first sample in which the flows together
+/// reach `rate`.
+fn time_to(report: &Report, rate: f64) -> Option<f64> {
+    let samples = report.flows.iter().map(|flow| flow.series.len()).max()?;
+    let mut sums = vec![0.0; samples];
+    for flow in &report.flows {
+        packet_series(flow).zip(&mut sums).for_each(|(sample, sum)| *sum += sample);
+    }
+    let reached = sums.iter().position(|sum| *sum >= rate)?;
+    let start = report.flows.iter().map(|flow| flow.start_s).reduce(f64::min)?;
+    Some((reached + 1) as f64 * report.sample_s - start)
+}
+
+/// How well the flows follow what others leave free of a link of `rate`: 1 is perfect.
+fn tracking(report: &Report, rate: f64) -> Option<f64> {
+    let (from, to) = report.measured_s;
+    let range = (from / report.sample_s).ceil() as usize..(to / report.sample_s) as usize;
+    let sums = |constant: bool| {
+        let mut sums = vec![0.0; range.end];
+        for flow in report.flows.iter().filter(|flow| (flow.protocol == "cbr") == constant) {
+            packet_series(flow).zip(&mut sums).for_each(|(sample, sum)| *sum += sample);
+        }
+        sums
+    };
+    let (taken, used) = (sums(true), sums(false));
+    let quality: Vec<f64> = range
+        .filter(|n| rate - taken[*n] > 0.0)
+        .map(|n| 1.0 - (used[n] - (rate - taken[n])).abs() / (rate - taken[n]))
+        .collect();
+    crate::statistics::mean(&quality)
+}

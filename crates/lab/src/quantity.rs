@@ -1,0 +1,48 @@
+//! Values of scenarios as numbers.
+
+use farhaul_link::{Probability, Rate, parse_duration, parse_size};
+
+/// The number that a value of a scenario means, in base units; none if it means none.
+pub fn number(text: &str) -> Option<f64> {
+    if let Ok(number) = text.parse::<f64>() {
+        return Some(number);
+    }
+    let probability = text.parse::<Probability>().ok().map(Probability::value);
+    let duration = || parse_duration(text).ok().map(|d| d.as_secs_f64());
+    let rate = || text.parse::<Rate>().ok().map(|r| r.bits_per_second() as f64);
+    let size = || parse_size(text).ok().map(|bytes| bytes as f64);
+    let packets = || text.strip_suffix('p')?.parse().ok();
+    probability.or_else(duration).or_else(rate).or_else(size).or_else(packets)
+}
+
+/// The base unit of a value of a scenario; empty for plain numbers and shares.
+pub fn unit(text: &str) -> &'static str {
+    if text.parse::<f64>().is_ok() || text.ends_with('%') {
+        ""
+    } else if parse_duration(text).is_ok() {
+        "s"
+    } else if text.parse::<Rate>().is_ok() {
+        "b/s"
+    } else if text.ends_with('p') {
+        "packets"
+    } else {
+        "B"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities() {
+        let cases = [("3", 3.0, ""), ("1e-4", 1e-4, ""), ("0.1%", 0.001, ""), ("10ms", 0.01, "s")];
+        for (text, value, base) in cases {
+            assert_eq!((number(text), unit(text)), (Some(value), base), "{text}");
+        }
+        assert_eq!((number("1.5G"), unit("1.5G")), (Some(1.5e9), "b/s"));
+        assert_eq!((number("64kB"), unit("64kB")), (Some(64e3), "B"));
+        assert_eq!((number("100p"), unit("100p")), (Some(100.0), "packets"));
+        assert_eq!(number("udt"), None);
+    }
+}
