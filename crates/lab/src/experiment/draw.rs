@@ -153,8 +153,8 @@ fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
 
 fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
     let variable = chart.x.as_deref().unwrap_or("");
-    // Name, points, errors; in the order in which they come.
-    let mut series: Vec<(String, Vec<(f64, f64)>, Vec<f64>)> = Vec::new();
+    // In the order in which they come; the errors without one are 0.
+    let mut series: Vec<Series> = Vec::new();
     for metric in &chart.value {
         for group in measured.chunk_by(|a, b| a.values == b.values) {
             let Some(x) = value(group[0], variable).and_then(number) else { continue };
@@ -167,29 +167,29 @@ fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
             }
             let name = name.join(", ");
             let error = interval_95(&sample).map_or(0.0, |interval| interval.half_width);
-            match series.iter_mut().find(|(known, ..)| *known == name) {
-                Some((_, points, errors)) => {
-                    points.push((x, y));
-                    errors.push(error);
+            match series.iter_mut().find(|known| known.name == name) {
+                Some(known) => {
+                    known.points.push((x, y));
+                    known.errors.push(error);
                 }
-                None => series.push((name, vec![(x, y)], vec![error])),
+                None => series.push(Series::both(name, vec![(x, y)]).with_errors(vec![error])),
             }
         }
     }
     let texts: Vec<&str> = measured.iter().filter_map(|run| value(run, variable)).collect();
     let label = if chart.label.is_empty() { chart.value.join(", ") } else { chart.label.clone() };
     let y = Axis::linear(label, &*chart.unit);
-    let measured = series.into_iter().map(|(name, points, errors)| {
-        let some = errors.iter().any(|error| *error > 0.0);
-        let curve = Series::both(name, points);
-        if some { curve.with_errors(errors) } else { curve }
-    });
+    for curve in &mut series {
+        if curve.errors.iter().all(|error| *error == 0.0) {
+            curve.errors.clear();
+        }
+    }
     let published = chart.published.iter().map(|p| Series::published(&*p.name, p.points.clone()));
     Ok(Figure::from(Chart {
         title: chart.title.clone(),
         x: axis(variable, &texts),
         y: chart.range.map_or(y.clone(), |(low, high)| y.between(low, high)),
-        series: measured.chain(published).collect(),
+        series: series.into_iter().chain(published).collect(),
         ..Chart::default()
     }))
 }
