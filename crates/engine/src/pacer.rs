@@ -41,7 +41,7 @@ impl Pacer {
             period_ns: 0.0,
             min_period_ns: 0.0,
             next_ns: now.as_nanos() as f64,
-            max_burst: max_burst.max(2),
+            max_burst: max_burst.max(1),
             idle: true,
             paused_until: Time::ZERO,
             asked_at: now,

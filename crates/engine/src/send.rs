@@ -211,7 +211,9 @@ impl SendHalf {
         }
         let budget = self.pacer.budget(now).min(max_segments as u32);
         let ready = self.loss.len() + self.buffer.unsent();
-        if budget == 0 || (now < self.pacer.next_burst() && budget < ready) {
+        // The second of a packet pair follows the first at once, in a call of its own if need be.
+        let pair = self.pair_open && self.loss.is_empty();
+        if !pair && (budget == 0 || (now < self.pacer.next_burst() && budget < ready)) {
             return 0;
         }
         let clock = self.clock_us(now);
