@@ -5,6 +5,7 @@
 //! | `throughput` | all bulk flows' payload, Mb/s |
 //! | `packets` | the same in whole packets, Mb/s, as the dissertation counts |
 //! | `share` | `packets` over the rate of the first link |
+//! | `share_whole` | the same over the whole run, the start included |
 //! | `share:F` | the same for the flows whose names begin with F |
 //! | `flow:F` | the flow named F in whole packets, Mb/s |
 //! | `ratio:A:B` | mean throughput of the flows A… over that of the flows B… |
@@ -43,6 +44,10 @@ pub(super) fn measure(name: &str, report: &Report) -> Result<Option<f64>, String
         "throughput" => Some(flows.iter().map(|flow| flow.throughput_bps).sum::<f64>() / 1e6),
         "packets" => Some(packets()),
         "share" => first_rate.map(|rate| packets() * 1e6 / rate),
+        "share_whole" => {
+            let whole: f64 = flows.iter().map(|flow| mean_of_series(flow)).sum();
+            first_rate.map(|rate| whole / rate)
+        }
         "flow" => {
             let flow = report.flows.iter().find(|flow| flow.name == rest);
             flow.map(|flow| flow.packet_throughput_bps / 1e6)
@@ -108,6 +113,12 @@ fn packet_series(flow: &FlowReport) -> impl Iterator<Item = f64> {
         1.0
     };
     flow.series.iter().map(move |sample| sample * factor)
+}
+
+/// A flow's mean throughput in whole packets over the whole run.
+fn mean_of_series(flow: &FlowReport) -> f64 {
+    let samples: Vec<f64> = packet_series(flow).collect();
+    crate::statistics::mean(&samples).unwrap_or(0.0)
 }
 
 /// Seconds from the first flow's start to the end of the first sample in which the flows together
