@@ -126,7 +126,7 @@ impl LossModel {
             // A list comes to its end.
             LossModel::None | LossModel::Scripted(_) => 0.0,
             LossModel::Uniform(p) => p.value(),
-            LossModel::PerBit(p) => 1.0 - (1.0 - p.value()).powf(bits as f64),
+            LossModel::PerBit(p) => any_of(p.value(), bits),
             LossModel::GilbertElliott(model) => model.mean_loss(),
             LossModel::Periodic { every } => 1.0 / every.get() as f64,
             LossModel::Gaussian { mean, sd } => spacing::mean_at_least_one(*mean, *sd).recip(),

@@ -4,7 +4,7 @@ use core::f64::consts::PI;
 
 use farhaul_base::Rng;
 
-use crate::series::{ln, ln_one_less};
+use crate::series::{exp_minus, ln, ln_one_less};
 
 /// A distribution of distances in packets.
 #[derive(Clone, Copy, Debug)]
@@ -41,14 +41,14 @@ impl Spacing {
     }
 }
 
-/// The mean of `max(1, x)`, x being Gaussian. For people: its last digits may differ by machine.
+/// The mean of `max(1, x)`, x being Gaussian.
 pub(super) fn mean_at_least_one(mean: f64, sd: f64) -> f64 {
     let above = mean - 1.0;
     if sd <= 0.0 {
         return 1.0 + above.max(0.0);
     }
     let a = above / sd;
-    let density = (-a * a / 2.0).exp() / (2.0 * PI).sqrt();
+    let density = exp_minus(a * a / 2.0) / (2.0 * PI).sqrt();
     1.0 + above * cumulated(a, density) + sd * density
 }
 
