@@ -10,6 +10,7 @@ mod build;
 mod cbr;
 pub mod indices;
 mod network;
+mod observer;
 mod packet;
 mod report;
 mod run;
@@ -21,6 +22,7 @@ mod udt;
 
 pub use cbr::{CbrSource, Counter, Phase};
 pub use network::{Hop, LinkId, Network, NodeId};
+pub use observer::{Event, EventKind, Observer};
 pub use packet::{Content, Packet};
 pub use report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, TransferReport};
 pub use run::Run;
