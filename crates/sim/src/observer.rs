@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use farhaul_base::Time;
-use farhaul_link::{Cause, Lost, LossModel, QueueConfig};
+use farhaul_link::{Cause, LossModel, Lost, QueueConfig};
 
 use crate::network::{Hop, LinkId, Network, NodeId};
 use crate::packet::Packet;
