@@ -63,6 +63,7 @@ fn artanh(t: f64) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "what our own functions are compared with")]
 mod tests {
     use super::*;
 
