@@ -318,7 +318,8 @@ mod tests {
         let lost = losses(model, 2_000_000, 1_500);
         let gaps: Vec<f64> = lost.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let square = gaps.iter().map(|gap| (gap - mean) * (gap - mean)).sum::<f64>() / gaps.len() as f64;
+        let square =
+            gaps.iter().map(|gap| (gap - mean) * (gap - mean)).sum::<f64>() / gaps.len() as f64;
         (mean, square.sqrt())
     }
 
