@@ -47,6 +47,7 @@ pub fn ln(x: f64) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "what our own functions are compared with")]
 mod tests {
     use super::*;
 

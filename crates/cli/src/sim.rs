@@ -1,24 +1,23 @@
 //! `farhaul sim`: scenarios in the simulator.
 
 mod figure;
+mod progress;
 mod show;
+mod trace;
 
 use std::fs;
-use std::io::IsTerminal;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use farhaul_lab::sweep::{self, Measured};
 use farhaul_lab::table::Table;
 use farhaul_sim::Plan;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::exit::{Failed, Usage, interrupted};
-use crate::{interrupt, output};
+use crate::output;
 
 /// Simulate networks: the engine as it is, in virtual time.
 #[derive(Subcommand, Debug)]
@@ -50,6 +49,8 @@ pub struct RunArgs {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trace: trace::TraceArgs,
 }
 
 /// Check a scenario file: what is wrong in which line, or what it would run.
@@ -150,7 +151,14 @@ fn simulate(args: &RunArgs) -> Result<()> {
         }
     };
     let jobs = args.jobs.unwrap_or_else(sweep::processors);
-    let measured = run_points(&plan, &points, jobs)?;
+    let measured = if args.trace.is_on() {
+        match args.trace.run(&plan, &points, args.json)? {
+            Some(only) => vec![only],
+            None => return Ok(()),
+        }
+    } else {
+        run_points(&plan, &points, jobs)?
+    };
     let figure = figure::of(&args.scenario.name(), &measured);
     let plot = match (&args.plot, args.no_plot) {
         (_, true) => None,
@@ -164,29 +172,23 @@ fn simulate(args: &RunArgs) -> Result<()> {
         }
         _ => None,
     };
-    finish(args.scenario.name(), measured, plot, args.json)
+    let out: &mut dyn Write =
+        if args.trace.takes_stdout() { &mut io::stderr() } else { &mut io::stdout() };
+    let end = finish(args.scenario.name(), measured, plot, args.json, out);
+    end.or_else(|error| match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        // Whoever read it has seen enough.
+        Some(io::ErrorKind::BrokenPipe) => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// Runs `points` with a bar or a line of progress now and then, on standard error.
 pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measured>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    interrupt::on_interrupt(move || flag.store(true, Ordering::Relaxed));
-    let bar = ProgressBar::new(1000);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}% {msg}") {
-        bar.set_style(style);
-    }
-    let shown = std::io::stderr().is_terminal();
-    let watch = |progress: sweep::Progress| {
-        if shown {
-            bar.set_position((progress.share * 1000.0) as u64);
-            let (ended, all) = progress.runs;
-            let runs = if all > 1 { format!("{ended}/{all} runs, ") } else { String::new() };
-            bar.set_message(format!("{runs}{:.1} times real time", progress.speed_up));
-        }
-    };
+    let stop = progress::stop_flag();
+    let bar = progress::Bar::new();
+    let watch = |progress| bar.show(progress);
     let measured = sweep::run(plan, points, jobs, &watch, &stop);
-    bar.finish_and_clear();
+    bar.clear();
     measured.ok_or_else(|| interrupted().into())
 }
 
@@ -202,22 +204,31 @@ fn write_figure(path: &Path, figure: &farhaul_lab::chart::Figure) -> Result<()> 
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn finish(name: String, measured: Vec<Measured>, plot: Option<PathBuf>, json: bool) -> Result<()> {
+/// `out`: for a person; JSON goes to standard output.
+fn finish(
+    name: String,
+    measured: Vec<Measured>,
+    plot: Option<PathBuf>,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<()> {
     let table = sweep::summary(&name, &measured);
     if let ([only], true) = (measured.as_slice(), json) {
         // One run is its report, and which run of the plan it was.
         return output::emit(true, only, |_| ());
     }
     let result = SweepResult { scenario: name, points: measured, table, plot };
-    output::emit(json, &result, |result| {
-        match result.points.as_slice() {
-            [only] => show::report(&only.report),
-            _ => println!("{}", result.table.text()),
-        }
-        if let Some(plot) = &result.plot {
-            println!("plot: {}", plot.display());
-        }
-    })
+    if json {
+        return output::emit(true, &result, |_| ());
+    }
+    match result.points.as_slice() {
+        [only] => show::report(out, &only.report)?,
+        _ => writeln!(out, "{}", result.table.text())?,
+    }
+    if let Some(plot) = &result.plot {
+        writeln!(out, "plot: {}", plot.display())?;
+    }
+    Ok(())
 }
 
 fn check(args: &CheckArgs) -> Result<()> {

@@ -50,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod fate;
 mod link;
 mod loss;
 mod loss_text;
@@ -62,6 +63,7 @@ mod units;
 mod wire;
 
 pub use config::{Blackout, Displacement, Jitter, LinkConfig, Reorder};
+pub use fate::{Cause, Lost};
 pub use link::Link;
 pub use loss::{GilbertElliott, LossModel};
 pub use queue::{CoDel, QueueConfig, QueueLimit, Red};

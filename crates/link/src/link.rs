@@ -2,7 +2,8 @@
 
 use farhaul_base::{Rng, Time};
 
-use crate::queue::{Queue, Queued, Refusal};
+use crate::fate::{Cause, Kept, Lost};
+use crate::queue::{Queue, Queued};
 use crate::transmitter::Transmitter;
 use crate::wire::Wire;
 use crate::{LinkConfig, LinkStats, Packet};
@@ -24,6 +25,7 @@ pub struct Link<P> {
     transmitter: Transmitter,
     wire: Wire<P>,
     stats: LinkStats,
+    kept: Option<Box<Kept<P>>>,
 }
 
 impl<P: Packet> Link<P> {
@@ -38,6 +40,7 @@ impl<P: Packet> Link<P> {
             transmitter: Transmitter::new(config.rate, &config.rate_changes),
             wire,
             stats: LinkStats::default(),
+            kept: None,
             config,
         }
     }
@@ -52,16 +55,21 @@ impl<P: Packet> Link<P> {
     /// The packet itself if the queue is full or drops it early (RED); the drop has been counted.
     /// CoDel drops packets that it has let in.
     pub fn offer(&mut self, at: Time, packet: P) -> Result<(), P> {
+        self.try_offer(at, packet).map_err(|lost| lost.packet)
+    }
+
+    /// As [`offer`](Link::offer), and tells why a packet was not let in.
+    ///
+    /// # Errors
+    /// As `offer`. [`take_lost`](Link::take_lost) does not tell of such a packet again.
+    pub fn try_offer(&mut self, at: Time, packet: P) -> Result<(), Lost<P>> {
         self.settle(at);
         let bytes = packet.wire_len();
         self.stats.offered += 1;
         self.stats.offered_bytes += bytes as u64;
-        if let Err(refusal) = self.queue.admit(at, bytes) {
-            match refusal {
-                Refusal::Full => self.stats.dropped_queue += 1,
-                Refusal::Early => self.stats.dropped_early += 1,
-            }
-            return Err(packet);
+        if let Err(cause) = self.queue.admit(at, bytes) {
+            self.stats.count(cause);
+            return Err(Lost { at, cause, packet });
         }
         self.queue.enter(at, bytes);
         let queued = Queued { packet, bytes };
@@ -90,7 +98,9 @@ impl<P: Packet> Link<P> {
     /// When to poll next: no packet arrives before. A packet may be lost or held up, so that there
     /// is none at this time. `None` if the link is empty.
     pub fn next_event(&self) -> Option<Time> {
-        let sent = self.current.as_ref().map(|(end, _)| end.plus_nanos(self.wire.delay_ns()));
+        // Whoever looks ahead must not change what the others see.
+        let foreseen = self.kept.as_ref().and_then(|kept| kept.foreseen.front().copied());
+        let sent = foreseen.or(self.next_end()).map(|end| end.plus_nanos(self.wire.delay_ns()));
         self.wire.next_event().into_iter().chain(sent).min()
     }
 
@@ -116,14 +126,72 @@ impl<P: Packet> Link<P> {
         &self.config
     }
 
-    /// Ends the transmissions that end by `now`, and starts the ones that follow them.
+    /// Begins to keep each packet that is lost, or ends that. Off at first, and then without cost.
+    pub fn keep_lost(&mut self, keep: bool) {
+        self.kept = keep.then(|| Box::new(Kept::new()));
+    }
+
+    /// The next packet that was lost on the wire or dropped as it left the queue, in order of time;
+    /// none if [`keep_lost`](Link::keep_lost) is off. They pile up until they are taken.
+    ///
+    /// A loss comes to light with the call that brings its time along. It may be as late as the
+    /// call that would have handed out the packet; [`foresee`](Link::foresee) brings it forward.
+    pub fn take_lost(&mut self) -> Option<Lost<P>> {
+        self.kept.as_mut()?.lost.pop_front()
+    }
+
+    /// Brings the losses up to `now` to light, if [`keep_lost`](Link::keep_lost) is on. Offers that
+    /// follow must not be dated before. Unlike after [`advance`](Link::advance) the link goes on as
+    /// if nobody had looked, also in what [`next_event`](Link::next_event) answers.
+    pub fn foresee(&mut self, now: Time) {
+        if self.kept.is_none() {
+            return;
+        }
+        while let Some(end) = self.next_end().filter(|end| *end <= now) {
+            self.end_transmissions(end);
+            if let Some(kept) = &mut self.kept {
+                kept.foreseen.push_back(end);
+            }
+        }
+    }
+
+    /// When the current transmission ends: nothing is lost before, but packets that are offered.
+    /// None if nothing is being transmitted.
+    pub fn next_end(&self) -> Option<Time> {
+        self.current.as_ref().map(|(end, _)| *end)
+    }
+
+    /// Brings the transmitter up to `now`.
     fn settle(&mut self, now: Time) {
+        if let Some(kept) = &mut self.kept {
+            while kept.foreseen.front().is_some_and(|end| *end <= now) {
+                kept.foreseen.pop_front();
+            }
+        }
+        self.end_transmissions(now);
+    }
+
+    /// Ends the transmissions that end by `now`, and starts the ones that follow them.
+    fn end_transmissions(&mut self, now: Time) {
         while let Some((end, Queued { packet, bytes })) =
             self.current.take_if(|(end, _)| *end <= now)
         {
             self.queue.leave(end, bytes);
-            self.wire.send(end, packet, bytes, &mut self.stats);
-            self.current = self.queue.pop(end, &mut self.stats.dropped_early).map(|next| {
+            let (stats, kept) = (&mut self.stats, &mut self.kept);
+            let mut lose = |cause, packet| {
+                if let Some(kept) = kept {
+                    kept.lost.push_back(Lost { at: end, cause, packet });
+                }
+            };
+            if let Err((cause, packet)) = self.wire.send(end, packet, bytes, stats) {
+                stats.count(cause);
+                lose(cause, packet);
+            }
+            let next = self.queue.pop(end, |packet| {
+                stats.count(Cause::Early);
+                lose(Cause::Early, packet);
+            });
+            self.current = next.map(|next| {
                 // It has waited for the transmitter, so it starts when that is free.
                 (self.transmitter.start(Time::ZERO, next.bytes), next)
             });

@@ -17,6 +17,7 @@ pub use self::config::{CoDel, QueueConfig, QueueLimit, Red};
 use self::codel::CoDelQueue;
 use self::red::{Backlog, RedQueue};
 use crate::LinkConfig;
+use crate::fate::Cause;
 use crate::stats::QueueDepth;
 
 /// Packets that wait, oldest first, and the account of what the link holds.
@@ -42,15 +43,6 @@ pub(crate) struct Queued<P> {
 struct Waiting<P> {
     packets: VecDeque<Queued<P>>,
     bytes: u64,
-}
-
-/// Why a packet was not let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// It does not fit.
-    Full,
-    /// It would have fitted.
-    Early,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +75,7 @@ impl<P> Queue<P> {
     }
 
     /// Whether a packet of `bytes` that comes at `at` is let in. Asked once a packet.
-    pub(crate) fn admit(&mut self, at: Time, bytes: usize) -> Result<(), Refusal> {
+    pub(crate) fn admit(&mut self, at: Time, bytes: usize) -> Result<(), Cause> {
         let fits = self.fits(bytes);
         match &mut self.discipline {
             Discipline::Tail => {}
@@ -94,7 +86,7 @@ impl<P> Queue<P> {
                 return red.admit(at, bytes, waiting, fits);
             }
         }
-        if fits { Ok(()) } else { Err(Refusal::Full) }
+        if fits { Ok(()) } else { Err(Cause::Full) }
     }
 
     fn fits(&self, bytes: usize) -> bool {
@@ -129,8 +121,8 @@ impl<P> Queue<P> {
     }
 
     /// The packet to transmit from `at` on, when a transmission has ended and been accounted for.
-    /// Adds to `dropped` the number of those that are dropped now.
-    pub(crate) fn pop(&mut self, at: Time, dropped: &mut u64) -> Option<Queued<P>> {
+    /// Those that are dropped now go to `dropped`.
+    pub(crate) fn pop(&mut self, at: Time, mut dropped: impl FnMut(P)) -> Option<Queued<P>> {
         let Queue { waiting, depth, .. } = self;
         match &mut self.discipline {
             Discipline::Tail => waiting.pop(),
@@ -146,7 +138,7 @@ impl<P> Queue<P> {
                 let drop = |packet: Queued<P>| {
                     depth.packets -= 1;
                     depth.bytes -= packet.bytes as u64;
-                    *dropped += 1;
+                    dropped(packet.packet);
                 };
                 codel.pop(at, take, drop)
             }

@@ -35,6 +35,14 @@ pub(crate) fn one_less_exp(x: f64) -> f64 {
     sum
 }
 
+/// exp(-x) for x from 0 on.
+pub(crate) fn exp_minus(x: f64) -> f64 {
+    // A part of x of at most 1 that makes it up, raised to their number. Beyond is less than any
+    // normal number.
+    let parts = x.clamp(1.0, 1_000.0).ceil();
+    power(1.0 - one_less_exp((x / parts).min(1.0)), parts as u64)
+}
+
 /// `base` to the power of `n`, by squaring.
 pub(crate) fn power(mut base: f64, mut n: u64) -> f64 {
     let mut result = 1.0;
@@ -55,6 +63,7 @@ fn artanh(t: f64) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "what our own functions are compared with")]
 mod tests {
     use super::*;
 
@@ -80,6 +89,9 @@ mod tests {
     fn exponentials_and_powers() {
         for x in [0.0, 1e-12, 1e-4, 1.0 / 30.0, 0.5, 1.0] {
             assert!(near(one_less_exp(x), -f64::exp_m1(-x)), "{x}: {}", one_less_exp(x));
+        }
+        for x in [0.0, 1e-9, 0.5, 1.0, 1.5, 20.25, 300.0, 1e9, f64::MAX] {
+            assert!((exp_minus(x) - f64::exp(-x)).abs() <= 1e-13 * f64::exp(-x), "{x}");
         }
         assert_eq!(power(0.5, 0), 1.0);
         assert_eq!(power(0.5, 10), 1.0 / 1024.0);

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::fate::Cause;
+
 /// Counters of a link since it was made. Packets unless the name says bytes; bytes are those of
 /// [`wire_len`](crate::Packet::wire_len).
 ///
@@ -58,6 +60,15 @@ pub struct QueueDepth {
 }
 
 impl LinkStats {
+    pub(crate) fn count(&mut self, cause: Cause) {
+        *match cause {
+            Cause::Full => &mut self.dropped_queue,
+            Cause::Early => &mut self.dropped_early,
+            Cause::Loss => &mut self.dropped_loss,
+            Cause::Blackout => &mut self.dropped_blackout,
+        } += 1;
+    }
+
     /// Packets dropped for any cause.
     pub fn dropped(&self) -> u64 {
         self.dropped_queue + self.dropped_early + self.dropped_loss + self.dropped_blackout

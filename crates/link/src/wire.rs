@@ -9,6 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use farhaul_base::{Rng, Time};
 
+use crate::fate::Cause;
 use crate::loss::LossProcess;
 use crate::{Blackout, Displacement, Jitter, LinkConfig, LinkStats, Packet, Probability, Reorder};
 
@@ -97,15 +98,20 @@ impl<P: Packet> Wire<P> {
     }
 
     /// Takes a packet of `bytes` whose transmission ended at `sent_at`; calls are in this order.
-    pub(crate) fn send(&mut self, sent_at: Time, packet: P, bytes: usize, stats: &mut LinkStats) {
+    /// Hands it back if it is lost.
+    pub(crate) fn send(
+        &mut self,
+        sent_at: Time,
+        packet: P,
+        bytes: usize,
+        stats: &mut LinkStats,
+    ) -> Result<(), (Cause, P)> {
         stats.transmitted_bytes += bytes as u64;
         if self.loss.loses(bytes) {
-            stats.dropped_loss += 1;
-            return;
+            return Err((Cause::Loss, packet));
         }
         if self.blackouts.iter().any(|blackout| blackout.covers(sent_at)) {
-            stats.dropped_blackout += 1;
-            return;
+            return Err((Cause::Blackout, packet));
         }
         let copy = self.rngs.duplicate.chance(self.duplicate.value()).then(|| packet.clone());
         self.propagate(sent_at, packet, stats);
@@ -113,6 +119,7 @@ impl<P: Packet> Wire<P> {
             stats.duplicated += 1;
             self.propagate(sent_at, copy, stats);
         }
+        Ok(())
     }
 
     /// The next packet that has arrived by `now`, and when it did.

@@ -224,6 +224,43 @@ proptest! {
         prop_assert_eq!(eager.stats(), lazy.stats());
     }
 
+    /// Whoever keeps and foresees losses sees each of them, in order, and changes nothing.
+    #[test]
+    fn losses_can_be_watched(config in config(), offers in offers(), seed: u64, dice: u64) {
+        let mut plain = Link::new(config.clone(), seed);
+        let mut watched = plain.clone();
+        watched.keep_lost(true);
+        let mut dice = Rng::new(dice);
+        let (mut latest, mut lost, mut refused) = (Time::ZERO, 0, 0);
+        let mut take = |link: &mut Link<Probe>, now| {
+            if dice.chance(0.7) {
+                link.foresee(now);
+            }
+            while let Some(loss) = link.take_lost() {
+                assert!(latest <= loss.at && loss.at <= now, "{latest:?} {loss:?} {now:?}");
+                (latest, lost) = (loss.at, lost + 1);
+            }
+        };
+        for (id, (at, bytes)) in offers.iter().enumerate() {
+            while let Some(event) = plain.next_event().filter(|event| event <= at) {
+                take(&mut watched, event);
+                prop_assert_eq!(watched.next_event(), Some(event));
+                prop_assert_eq!(watched.poll(event), plain.poll(event));
+            }
+            take(&mut watched, *at);
+            prop_assert_eq!(watched.next_event(), plain.next_event());
+            let offered = watched.try_offer(*at, Probe::new(id as u64, *bytes));
+            refused += u64::from(offered.is_err());
+            let offered = offered.map_err(|lost| lost.packet);
+            prop_assert_eq!(offered, plain.offer(*at, Probe::new(id as u64, *bytes)));
+            prop_assert_eq!(watched.next_event(), plain.next_event());
+        }
+        prop_assert_eq!(drain(&mut watched), drain(&mut plain));
+        take(&mut watched, Time::MAX);
+        prop_assert_eq!(watched.stats(), plain.stats());
+        prop_assert_eq!(lost + refused, plain.stats().dropped());
+    }
+
     #[test]
     fn nothing_is_early_and_the_rate_holds(config in config(), offers in offers(), seed: u64) {
         let config = LinkConfig { duplicate: Probability::ZERO, reorder: None, ..config };

@@ -8,20 +8,28 @@
 
 mod build;
 mod cbr;
+mod hash;
 pub mod indices;
 mod network;
+mod observer;
+mod output;
 mod packet;
+mod pcap;
 mod report;
 mod run;
 mod scenario;
 mod schedule;
 mod simulation;
 mod tcp;
+mod trace;
 mod udt;
 
 pub use cbr::{CbrSource, Counter, Phase};
+pub use hash::TraceHash;
 pub use network::{Hop, LinkId, Network, NodeId};
+pub use observer::{Event, EventKind, Observer};
 pub use packet::{Content, Packet};
+pub use pcap::Capture;
 pub use report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, TransferReport};
 pub use run::Run;
 pub use scenario::{FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario};
@@ -30,4 +38,5 @@ pub use tcp::{
     BLOCKS, Block, HEADERS, Kind, RttSamples, Segment, SinkStats, TcpConfig, TcpSink, TcpSource,
     TcpStats, Transfers, Workload,
 };
+pub use trace::{Filter, FilterError, Trace};
 pub use udt::UdtAgent;

@@ -23,6 +23,7 @@ use farhaul_link::{LinkConfig, Rate};
 use crate::tcp::TcpConfig;
 
 pub use plan::{Plan, Point};
+pub(crate) use problems::suggestion;
 pub use problems::{Problem, Problems};
 
 /// A network, the flows over it, and what to measure.

@@ -7,6 +7,7 @@ use farhaul_link::LinkStats;
 
 use crate::cbr::{CbrSource, Counter};
 use crate::network::{LinkId, Network, NodeId};
+use crate::observer::{Event, EventKind, Observer, Watch};
 use crate::packet::{Content, Packet};
 use crate::schedule::{Schedule, Who};
 use crate::tcp::{TcpSink, TcpSource};
@@ -58,6 +59,8 @@ pub struct Simulation {
     /// What an agent sends in its turn.
     outgoing: Vec<Packet>,
     scratch: Scratch,
+    /// None as a rule: then nobody is told of anything.
+    watch: Option<Box<Watch>>,
 }
 
 impl Simulation {
@@ -77,7 +80,15 @@ impl Simulation {
             events: 0,
             outgoing: Vec::new(),
             scratch: Scratch::default(),
+            watch: None,
         }
+    }
+
+    /// Has `observer` told of everything that happens from now on. Of several, each event is told
+    /// to the one that came first first.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        let Simulation { network, now, watch, .. } = self;
+        watch.get_or_insert_with(|| Box::new(Watch::new(network, *now))).add(observer);
     }
 
     /// The time.
@@ -122,12 +133,30 @@ impl Simulation {
         while let Some((at, who)) = self.schedule.next(until) {
             self.now = at;
             self.events += 1;
+            self.pass_time();
             match who {
                 Who::Link(number) => self.deliver(LinkId(number)),
                 Who::Agent(number) => self.turn(AgentId(number)),
             }
         }
         self.now = until;
+        self.pass_time();
+    }
+
+    /// Tells whoever watches of the losses up to now.
+    #[inline]
+    fn pass_time(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            watch.pass_time(&mut self.network, self.now);
+        }
+    }
+
+    /// Tells whoever watches that something happens now.
+    #[inline]
+    fn tell(&mut self, kind: EventKind, link: Option<LinkId>, node: NodeId, packet: &Packet) {
+        if let Some(watch) = &mut self.watch {
+            watch.tell(&Event { at: self.now, kind, link, node, packet });
+        }
     }
 
     /// Takes what has arrived at the end of a link.
@@ -136,7 +165,9 @@ impl Simulation {
             let hop = self.network.hop_mut(id);
             let Some((_, packet)) = hop.link.poll(self.now) else { break };
             let at = hop.to;
+            self.tell(EventKind::Arrived, Some(id), at, &packet);
             if self.agents.get(packet.to.0 as usize).is_some_and(|(node, _)| *node == at) {
+                self.tell(EventKind::Received, Some(id), at, &packet);
                 self.hand_over(packet);
             } else {
                 self.forward(at, packet);
@@ -182,6 +213,9 @@ impl Simulation {
         let mut outgoing = core::mem::take(&mut self.outgoing);
         self.packets += outgoing.len() as u64;
         for packet in outgoing.drain(..) {
+            if self.watch.is_some() {
+                self.tell(EventKind::Sent, self.next_link(node, &packet), node, &packet);
+            }
             self.forward(node, packet);
         }
         self.outgoing = outgoing;
@@ -189,11 +223,20 @@ impl Simulation {
 
     /// Puts a packet on the link towards its destination. Without a way it is lost.
     fn forward(&mut self, at: NodeId, packet: Packet) {
-        let Some((to, _)) = self.agents.get(packet.to.0 as usize) else { return };
-        let Some(id) = self.network.next(at, *to) else { return };
+        let Some(id) = self.next_link(at, &packet) else { return };
+        let hop = self.network.hop_mut(id);
         // A full queue drops it, which the link has counted.
-        let _ = self.network.hop_mut(id).link.offer(self.now, packet);
+        let offered = hop.link.try_offer(self.now, packet);
+        if let Some(watch) = &mut self.watch {
+            watch.offered(id, hop, offered.err());
+        }
         self.ask_for_link(id);
+    }
+
+    /// The link that a packet takes from `at`, if there is a way.
+    fn next_link(&self, at: NodeId, packet: &Packet) -> Option<LinkId> {
+        let (to, _) = self.agents.get(packet.to.0 as usize)?;
+        self.network.next(at, *to)
     }
 
     fn ask_for_link(&mut self, id: LinkId) {

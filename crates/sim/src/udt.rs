@@ -13,7 +13,7 @@ use crate::simulation::{AgentId, Sent};
 
 /// What is sent: the same bytes again and again, by reference.
 static PAYLOAD: [u8; 1 << 20] = [0; 1 << 20];
-const PORT: u16 = 9000;
+pub(crate) const PORT: u16 = 9000;
 /// Packets that the application writes beyond what the windows can take.
 const AHEAD: usize = 64;
 
@@ -203,7 +203,7 @@ impl UdtAgent {
 }
 
 /// The address that an agent is known by.
-fn address(agent: AgentId) -> SocketAddr {
+pub(crate) fn address(agent: AgentId) -> SocketAddr {
     let [_, b, c, d] = agent.0.to_be_bytes();
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, b, c, d)), PORT)
 }

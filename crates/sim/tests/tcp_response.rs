@@ -48,7 +48,8 @@ fn reno_at_random_loss() {
 
 /// 1.054 (RTT/p)^0.75 (RFC 9438 §5.1).
 fn cubic_response(p: f64, rtt_ms: u64) -> f64 {
-    1.054 * (rtt_ms as f64 / 1e3 / p).powf(0.75)
+    let x = rtt_ms as f64 / 1e3 / p;
+    1.054 * x.sqrt() * x.sqrt().sqrt()
 }
 
 /// The response function has each loss at the plateau. A flow that begins there stays there.

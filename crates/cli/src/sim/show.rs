@@ -1,32 +1,35 @@
 //! One run's results for a person.
 
+use std::io::{self, Write};
+
 use farhaul_lab::table::{Cell, Column, Table};
 use farhaul_sim::{Indices, Report};
 
 use crate::units::show_rate;
 
 /// Prints flows, links and indices.
-pub fn report(report: &Report) {
+pub fn report(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     if !report.title.is_empty() {
-        println!("{}\n", report.title);
+        writeln!(out, "{}\n", report.title)?;
     }
-    println!("{}\n{}", flows(report).text(), links(report).text());
+    writeln!(out, "{}\n{}", flows(report).text(), links(report).text())?;
     let Indices { efficiency_bps, jain, stability, tcp_friendliness } = report.indices;
-    println!("efficiency {}", show_rate(efficiency_bps));
+    writeln!(out, "efficiency {}", show_rate(efficiency_bps))?;
     let named = [
         ("fairness (Jain)", jain.filter(|_| report.flows.len() > 1)),
         ("stability", stability),
         ("TCP friendliness", tcp_friendliness),
     ];
     for (name, value) in named.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-        println!("{name} {value:.4}");
+        writeln!(out, "{name} {value:.4}")?;
     }
     let wall = report.wall_seconds.unwrap_or_default();
     let speed_up = report.duration_s / wall.max(1e-9);
-    println!(
+    writeln!(
+        out,
         "{} s simulated in {wall:.2} s ({speed_up:.1} times real time), {} packets, seed {}",
         report.duration_s, report.packets, report.seed
-    );
+    )
 }
 
 fn flows(report: &Report) -> Table {

@@ -89,7 +89,8 @@ fn at_most_five_decreases_a_period() {
     for seq in 6_001..6_100 {
         law.on_loss(&single(seq), &at, &mut knobs);
     }
-    assert!((knobs.period_ns - 100_000.0 * DECREASE.powi(5)).abs() < 1e-6);
+    let expected = (0..5).fold(100_000.0, |period, _| period * DECREASE);
+    assert!((knobs.period_ns - expected).abs() < 1e-6);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use farhaul_base::{Rng, Time};
 
-use super::Refusal;
+use crate::fate::Cause;
 use crate::series::{one_less_exp, power};
 use crate::{Rate, Red};
 
@@ -89,7 +89,7 @@ impl RedQueue {
         bytes: usize,
         waiting: Backlog,
         fits: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Cause> {
         let queue = if self.bytes { waiting.bytes } else { waiting.packets };
         self.average_over(at, queue);
         self.count += 1;
@@ -98,20 +98,20 @@ impl RedQueue {
         if self.average >= self.min && queue > 1 {
             let end = if self.gentle { 2.0 * self.max } else { self.max };
             if self.average >= end {
-                verdict = Err(Refusal::Early);
+                verdict = Err(Cause::Early);
             } else if !self.above {
                 // Just crossed: the spacing of drops begins here.
                 self.above = true;
                 self.count = 1;
                 self.count_bytes = bytes as u64;
             } else if self.rng.chance(self.probability(bytes)) {
-                verdict = Err(Refusal::Early);
+                verdict = Err(Cause::Early);
             }
         } else {
             self.above = false;
         }
         if !fits {
-            verdict = Err(Refusal::Full);
+            verdict = Err(Cause::Full);
         }
         if verdict.is_err() {
             self.count = 0;
@@ -277,9 +277,9 @@ mod tests {
     fn the_limit_is_told_from_early_drops() {
         let mut red = queue(Red::default(), 10);
         let waiting = Backlog { packets: 100, bytes: 50_000 };
-        assert_eq!(red.admit(Time::ZERO, 500, waiting, false), Err(Refusal::Full));
+        assert_eq!(red.admit(Time::ZERO, 500, waiting, false), Err(Cause::Full));
         red.average = 1_000.0;
-        assert_eq!(red.admit(Time::ZERO, 500, waiting, true), Err(Refusal::Early));
-        assert_eq!(red.admit(Time::ZERO, 500, waiting, false), Err(Refusal::Full));
+        assert_eq!(red.admit(Time::ZERO, 500, waiting, true), Err(Cause::Early));
+        assert_eq!(red.admit(Time::ZERO, 500, waiting, false), Err(Cause::Full));
     }
 }

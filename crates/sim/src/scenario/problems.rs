@@ -44,7 +44,7 @@ pub(super) fn line_of(text: &str, span: &Range<usize>) -> usize {
 }
 
 /// `, did you mean X?` if one of `known` is close to `word`, else the list of them.
-pub(super) fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+pub(crate) fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let distance = |name: &&str| strsim::damerau_levenshtein(word, name);
     let nearest = known.clone().min_by_key(distance);
     // A word of which hardly a letter fits is not a misspelt one.
