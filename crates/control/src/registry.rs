@@ -66,12 +66,15 @@ impl Spec {
                 self.value("fast_convergence") != 0.0,
                 self.value("friendly") != 0.0,
             )),
-            _ => Box::new(Udt::new(
-                seed,
-                self.value("window"),
-                self.value("noisy") != 0.0,
-                self.value("noise"),
-            )),
+            _ => Box::new(
+                Udt::new(
+                    seed,
+                    self.value("window"),
+                    self.value("noisy") != 0.0,
+                    self.value("noise"),
+                )
+                .with_capacity_error(self.value("capacity_error")),
+            ),
         }
     }
 

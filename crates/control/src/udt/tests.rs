@@ -182,24 +182,60 @@ fn slow_start_ends_at_the_maximum_window() {
     assert!((knobs.window - (10_000.0 * 0.09 + 16.0)).abs() < 1e-6);
 }
 
-#[test]
-fn noisy_link_forgives_a_share_of_losses() {
+/// Reactions to `losses` losses, each one a loss event of a packet sent just before, `gap` packets
+/// apart, at `rtt` packets a round trip.
+fn reactions(losses: u32, gap: u32, rtt: u32) -> u32 {
     let (mut law, mut knobs) = avoiding(true, 100_000.0);
-    let mut at = View { largest_sent: Seq::new(2_999), ..view(20) };
-    law.on_loss(&single(2_500), &at, &mut knobs);
-    assert_eq!(knobs.period_ns, 100_000.0, "the first loss of an epoch");
-    assert_eq!(knobs.pause_until, Time::ZERO);
-    for seq in 2_501..2_515 {
-        law.on_loss(&single(seq), &at, &mut knobs);
+    let mut reactions = 0;
+    for n in 1..=losses {
+        let sent = 3_000 + n * gap;
+        let at = View {
+            largest_sent: Seq::new(sent + rtt),
+            trace: Trace { packets_sent: u64::from(sent), ..Trace::default() },
+            ..view(20)
+        };
+        let before = knobs.period_ns;
+        law.on_loss(&single(sent), &at, &mut knobs);
+        reactions += u32::from(knobs.period_ns > before);
     }
-    assert_eq!(knobs.period_ns, 100_000.0, "15 of 800 in flight is below 2%");
-    law.on_loss(&single(2_520), &at, &mut knobs);
-    law.on_loss(&[LossRange { first: Seq::new(2_600), last: Seq::new(2_700) }], &at, &mut knobs);
-    assert!(knobs.period_ns > 100_000.0, "more than 2% is congestion");
-    at.largest_sent = Seq::new(5_000);
-    let before = knobs.period_ns;
-    law.on_loss(&[LossRange { first: Seq::new(4_000), last: Seq::new(4_100) }], &at, &mut knobs);
-    assert!(knobs.period_ns > before, "so is a burst");
+    reactions
+}
+
+#[test]
+fn noise_is_a_share_of_packets_however_many_a_round_trip_has() {
+    for rtt in [1, 10, 100, 10_000] {
+        assert_eq!(reactions(1_000, 60, rtt), 0, "1.7%, {rtt} packets a round trip");
+        assert!(reactions(1_000, 25, rtt) > 0, "4%, {rtt} packets a round trip");
+    }
+}
+
+#[test]
+fn noisy_link_answers_a_burst_at_once() {
+    let (mut law, mut knobs) = avoiding(true, 100_000.0);
+    let at = View { largest_sent: Seq::new(2_999), ..view(20) };
+    let burst = [LossRange { first: Seq::new(2_500), last: Seq::new(2_509) }];
+    law.on_loss(&burst, &at, &mut knobs);
+    assert_eq!(knobs.period_ns, 100_000.0, "chance");
+    assert_eq!(knobs.pause_until, Time::ZERO);
+    law.on_ack(Seq::new(2_000), &at, &mut knobs);
+    assert_eq!(knobs.period_ns, 100_000.0, "but too much of it to go faster");
+    law.on_loss(&single(2_600), &at, &mut knobs);
+    assert_eq!(knobs.period_ns, 112_500.0, "congestion");
+    assert_eq!(knobs.pause_until, Time::from_millis(30));
+    law.on_loss(&single(2_601), &at, &mut knobs);
+    assert_eq!(knobs.period_ns, 112_500.0, "the account begins anew");
+}
+
+/// gu05 §3.4: L' = (1 + epsilon) L.
+#[test]
+fn capacity_error_changes_the_stage() {
+    let view = View { capacity: 100e6 / 12_000.0, ..view(10) };
+    for (error, increase) in [(0.0, 0.1), (0.6, 1.0), (-0.47, 0.01), (-0.6, MIN_INCREASE)] {
+        let (law, mut knobs) = avoiding(false, 1e9 / 4_000.0);
+        law.with_capacity_error(error).on_ack(Seq::new(200), &view, &mut knobs);
+        let rate = 1e9 / knobs.period_ns;
+        assert!((rate - 4_000.0 - increase * 100.0).abs() < 1e-6, "{error}: {rate}");
+    }
 }
 
 #[test]
