@@ -1,10 +1,11 @@
 //! `farhaul sim`: scenarios in the simulator.
 
 mod figure;
+mod fuzz;
+mod progress;
 mod show;
 
 use std::fs;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +15,9 @@ use clap::{Args, Subcommand};
 use farhaul_lab::sweep::{self, Measured};
 use farhaul_lab::table::Table;
 use farhaul_sim::Plan;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use self::progress::Progress;
 use crate::exit::{Failed, Usage, interrupted};
 use crate::{interrupt, output};
 
@@ -26,6 +27,7 @@ pub enum SimCommand {
     Run(RunArgs),
     Check(CheckArgs),
     Gather(GatherArgs),
+    Fuzz(fuzz::FuzzArgs),
 }
 
 /// Run a scenario, or all points of its sweep.
@@ -115,6 +117,7 @@ pub fn run(command: &SimCommand) -> Result<()> {
         SimCommand::Run(args) => simulate(args),
         SimCommand::Check(args) => check(args),
         SimCommand::Gather(args) => gather(args),
+        SimCommand::Fuzz(args) => fuzz::run(args),
     }
 }
 
@@ -172,21 +175,15 @@ pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measur
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     interrupt::on_interrupt(move || flag.store(true, Ordering::Relaxed));
-    let bar = ProgressBar::new(1000);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}% {msg}") {
-        bar.set_style(style);
-    }
-    let shown = std::io::stderr().is_terminal();
+    let shown = Progress::new();
     let watch = |progress: sweep::Progress| {
-        if shown {
-            bar.set_position((progress.share * 1000.0) as u64);
+        shown.show(progress.share, || {
             let (ended, all) = progress.runs;
             let runs = if all > 1 { format!("{ended}/{all} runs, ") } else { String::new() };
-            bar.set_message(format!("{runs}{:.1} times real time", progress.speed_up));
-        }
+            format!("{runs}{:.1} times real time", progress.speed_up)
+        });
     };
     let measured = sweep::run(plan, points, jobs, &watch, &stop);
-    bar.finish_and_clear();
     measured.ok_or_else(|| interrupted().into())
 }
 

@@ -8,6 +8,7 @@
 
 mod build;
 mod cbr;
+pub mod fuzz;
 pub mod indices;
 mod network;
 mod packet;
