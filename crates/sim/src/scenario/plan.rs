@@ -187,8 +187,8 @@ impl Plan {
         for (name, value) in overrides {
             let values = listed(value);
             if name == "seeds" {
-                match values.as_slice() {
-                    [one] => seeds = one.parse().ok().filter(|count| *count > 0).or(seeds),
+                match values.iter().map(|one| one.parse::<u64>()).collect::<Vec<_>>().as_slice() {
+                    [Ok(count)] if *count > 0 => seeds = Some(*count),
                     _ => reader.problem(&(0..0), "'seeds' is how many runs each point has"),
                 }
                 continue;
