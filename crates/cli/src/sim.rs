@@ -1,6 +1,7 @@
 //! `farhaul sim`: scenarios in the simulator.
 
 mod figure;
+mod fuzz;
 mod progress;
 mod show;
 mod trace;
@@ -16,6 +17,7 @@ use farhaul_lab::table::Table;
 use farhaul_sim::Plan;
 use serde::Serialize;
 
+use self::progress::Progress;
 use crate::exit::{Failed, Usage, interrupted};
 use crate::output;
 
@@ -25,6 +27,7 @@ pub enum SimCommand {
     Run(RunArgs),
     Check(CheckArgs),
     Gather(GatherArgs),
+    Fuzz(fuzz::FuzzArgs),
 }
 
 /// Run a scenario, or all points of its sweep.
@@ -116,6 +119,7 @@ pub fn run(command: &SimCommand) -> Result<()> {
         SimCommand::Run(args) => simulate(args),
         SimCommand::Check(args) => check(args),
         SimCommand::Gather(args) => gather(args),
+        SimCommand::Fuzz(args) => fuzz::run(args),
     }
 }
 
@@ -185,10 +189,8 @@ fn simulate(args: &RunArgs) -> Result<()> {
 /// Runs `points` with a bar or a line of progress now and then, on standard error.
 pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measured>> {
     let stop = progress::stop_flag();
-    let bar = progress::Bar::new();
-    let watch = |progress| bar.show(progress);
-    let measured = sweep::run(plan, points, jobs, &watch, &stop);
-    bar.clear();
+    let shown = Progress::new();
+    let measured = sweep::run(plan, points, jobs, &|progress| shown.show_sweep(progress), &stop);
     measured.ok_or_else(|| interrupted().into())
 }
 

@@ -19,7 +19,8 @@ pub struct Measured {
     pub point: u64,
     /// The swept variables' values, in the plan's order.
     pub values: Vec<(String, String)>,
-    /// What was measured.
+    /// What was measured; its members stand beside those above in JSON.
+    #[serde(flatten)]
     pub report: Report,
 }
 

@@ -59,6 +59,10 @@ impl TraceHash {
                 self.put([2]);
                 self.put(bytes.to_le_bytes());
             }
+            Content::Damaged(bytes) => {
+                self.put([3]);
+                self.put(bytes.to_le_bytes());
+            }
         }
     }
 

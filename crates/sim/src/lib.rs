@@ -8,6 +8,7 @@
 
 mod build;
 mod cbr;
+pub mod fuzz;
 mod hash;
 pub mod indices;
 mod network;

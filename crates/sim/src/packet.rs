@@ -34,6 +34,9 @@ pub enum Content {
     Tcp(Segment),
     /// So many bytes, all headers included, that nobody answers.
     Filler(u32),
+    /// A UDT datagram of so many bytes, all headers included, of which a bit was inverted on the
+    /// way: UDP's checksum does not fit, and the receiving host drops it.
+    Damaged(u32),
 }
 
 impl farhaul_link::Packet for Packet {
@@ -41,36 +44,24 @@ impl farhaul_link::Packet for Packet {
         match &self.content {
             Content::Udt { payload, .. } => IP_UDP_HEADERS + HEADER_LEN + payload.len(),
             Content::Tcp(segment) => segment.wire_len() as usize,
-            Content::Filler(bytes) => *bytes as usize,
+            Content::Filler(bytes) | Content::Damaged(bytes) => *bytes as usize,
         }
     }
 
     fn corruptible_bits(&self) -> usize {
         match &self.content {
-            Content::Udt { payload, .. } => (HEADER_LEN + payload.len()) * 8,
             // Which one makes no difference to a checksum.
-            Content::Tcp(segment) => segment.wire_len() as usize * 8,
-            Content::Filler(_) => 0,
+            Content::Udt { .. } | Content::Tcp(_) => self.wire_len() * 8,
+            Content::Filler(_) | Content::Damaged(_) => 0,
         }
     }
 
-    fn flip_bit(&mut self, bit: usize) {
-        let (header, payload) = match &mut self.content {
-            Content::Udt { header, payload } => (header, payload),
-            Content::Tcp(segment) => {
-                segment.damaged = true;
-                return;
-            }
-            Content::Filler(_) => return,
-        };
-        let (byte, mask) = (bit / 8, 1 << (bit % 8));
-        match byte.checked_sub(HEADER_LEN) {
-            None => header[byte] ^= mask,
-            Some(byte) => {
-                let mut damaged = payload.to_vec();
-                damaged[byte] ^= mask;
-                *payload = damaged.into();
-            }
+    fn flip_bit(&mut self, _: usize) {
+        let bytes = self.wire_len() as u32;
+        match &mut self.content {
+            Content::Udt { .. } => self.content = Content::Damaged(bytes),
+            Content::Tcp(segment) => segment.damaged = true,
+            Content::Filler(_) | Content::Damaged(_) => {}
         }
     }
 }

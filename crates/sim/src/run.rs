@@ -294,13 +294,13 @@ impl Recording {
 }
 
 /// What a link can transmit in a span of time, bits; none if it has no rate. Changes of the rate
-/// count from the millisecond in which they come.
+/// count from the millisecond in which they come, in runs of hours a little later.
 fn capacity_bits(link: &LinkConfig, (from, to): (Duration, Duration)) -> Option<f64> {
     let rate = |at: Duration| Some(link.rate_at(Time::ZERO + at)?.bits_per_second() as f64);
     if link.rate_changes.is_empty() {
         return Some(rate(from)? * (to - from).as_secs_f64());
     }
-    let steps = (to - from).as_millis().max(1) as u32;
+    let steps = (to - from).as_millis().clamp(1, 10_000_000) as u32;
     let step = (to - from) / steps;
     (0..steps).map(|n| Some(rate(from + step * n)? * step.as_secs_f64())).sum()
 }

@@ -190,7 +190,8 @@ impl Simulation {
                 counter.packets += 1;
                 return;
             }
-            // A packet of another protocol, of which a host that does not speak it knows nothing.
+            // A packet with a wrong checksum, or of another protocol, of which a host that does not
+            // speak it knows nothing.
             _ => return,
         }
         self.turn(packet.to);

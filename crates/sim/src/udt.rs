@@ -2,17 +2,27 @@
 //! writes or reads all it can.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::LazyLock;
 
 use bytes::Bytes;
-use farhaul_base::Time;
+use farhaul_base::{Rng, Time};
 use farhaul_engine::{Chunks, Config, ConnectionId, Endpoint, Mode, Stats, Transmit};
 use farhaul_wire::HEADER_LEN;
 
 use crate::packet::{Content, Packet};
 use crate::simulation::{AgentId, Sent};
 
-/// What is sent: the same bytes again and again, by reference.
-static PAYLOAD: [u8; 1 << 20] = [0; 1 << 20];
+/// Bytes after which what is sent begins again: a prime above the size of a packet, so that one that
+/// is delivered in the place of another does not look like it.
+const PERIOD: usize = 65_537;
+/// The most bytes that are written at once.
+const MOST_AT_ONCE: usize = 1 << 20;
+/// What is sent, by reference: random bytes, again and again.
+static PAYLOAD: LazyLock<Box<[u8]>> = LazyLock::new(|| {
+    let mut rng = Rng::new(1);
+    let period: Box<[u8]> = (0..PERIOD).map(|_| rng.next_u32() as u8).collect();
+    period.iter().copied().cycle().take(PERIOD + MOST_AT_ONCE).collect()
+});
 pub(crate) const PORT: u16 = 9000;
 /// Packets that the application writes beyond what the windows can take.
 const AHEAD: usize = 64;
@@ -33,6 +43,10 @@ pub struct UdtAgent {
     role: Role,
     /// Bytes that the application has read.
     pub received: u64,
+    /// Whether it looks at what it reads.
+    verify: bool,
+    /// Where in the stream the first piece began that was not what has been sent.
+    damaged: Option<u64>,
     /// As of when it was asked for last: the connection may be gone.
     sent: Sent,
 }
@@ -46,6 +60,7 @@ enum Role {
         stop: Time,
         /// Bytes still to be written; none: without end.
         left: Option<u64>,
+        written: u64,
     },
     Receiver,
 }
@@ -60,7 +75,8 @@ impl UdtAgent {
         bytes: Option<u64>,
         seed: u64,
     ) -> Self {
-        let role = Role::Sender { peer, config: Box::new(config), start, stop, left: bytes };
+        let role =
+            Role::Sender { peer, config: Box::new(config), start, stop, left: bytes, written: 0 };
         UdtAgent::new(own, role, seed)
     }
 
@@ -82,8 +98,20 @@ impl UdtAgent {
             connection: None,
             role,
             received: 0,
+            verify: false,
+            damaged: None,
             sent: Sent::default(),
         }
+    }
+
+    /// From now on compares what is read with what was sent; costs time for each byte.
+    pub fn verify(&mut self) {
+        self.verify = true;
+    }
+
+    /// The first piece of what was read while verifying that is not what was sent: where it began.
+    pub fn damaged(&self) -> Option<u64> {
+        self.damaged
     }
 
     /// The connection's performance monitor, while there is one.
@@ -164,11 +192,19 @@ impl UdtAgent {
                         c.read(usize::MAX, chunks);
                     }
                 });
+                while self.verify
+                    && let Some(piece) = chunks.pop()
+                {
+                    if *piece != *payload(self.received, piece.len()) {
+                        self.damaged.get_or_insert(self.received);
+                    }
+                    self.received += piece.len() as u64;
+                }
                 self.received += chunks.len() as u64;
                 chunks.clear();
             }
-            Role::Sender { stop, left, .. } => {
-                let (stop, left) = (*stop, left);
+            Role::Sender { stop, left, written, .. } => {
+                let stop = *stop;
                 self.endpoint.update(id, |c| {
                     if c.close_reason().is_some() {
                         return;
@@ -181,14 +217,15 @@ impl UdtAgent {
                         if missing < c.payload_size() {
                             break;
                         }
-                        let most = left.unwrap_or(u64::MAX).min(PAYLOAD.len().min(missing) as u64);
+                        let most = left.unwrap_or(u64::MAX).min(MOST_AT_ONCE.min(missing) as u64);
                         let most = most as usize;
                         // Whole packets, so that none is filled up by copying.
                         let whole = most / c.payload_size() * c.payload_size();
                         let count = if whole > 0 { whole } else { most };
-                        if c.send_bytes(Bytes::from_static(&PAYLOAD[..count])).is_err() {
+                        if c.send_bytes(Bytes::from_static(payload(*written, count))).is_err() {
                             break;
                         }
+                        *written += count as u64;
                         *left = left.map(|left| left - count as u64);
                     }
                     if now >= stop {
@@ -200,6 +237,12 @@ impl UdtAgent {
             }
         }
     }
+}
+
+/// So many bytes of a stream from `position` on, at most [`MOST_AT_ONCE`].
+fn payload(position: u64, len: usize) -> &'static [u8] {
+    let start = (position % PERIOD as u64) as usize;
+    &PAYLOAD[start..start + len]
 }
 
 /// The address that an agent is known by.

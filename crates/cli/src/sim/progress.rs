@@ -1,48 +1,73 @@
-//! How far simulations have come, on standard error.
+//! How far runs have come, on standard error: a bar on a terminal, else a line now and then.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use farhaul_lab::sweep::Progress;
+use farhaul_lab::sweep;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::interrupt;
 
-/// A bar, if standard error is a terminal.
-pub struct Bar {
-    bar: ProgressBar,
-    shown: bool,
+/// Where nobody watches a bar move, a line each so often.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+const STEPS: f64 = 1000.0;
+
+/// Can be told from several threads.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    shown: Mutex<Instant>,
+    hidden: bool,
 }
 
-impl Bar {
-    /// An empty one.
+impl Progress {
     pub fn new() -> Self {
-        let bar = ProgressBar::new(1000);
-        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}% {msg}") {
-            bar.set_style(style);
-        }
-        Bar { bar, shown: std::io::stderr().is_terminal() }
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(STEPS as u64);
+            if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}% {msg}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Progress { bar, shown: Mutex::new(Instant::now()), hidden: false }
     }
 
-    /// None, whatever standard error is.
+    /// Shows nothing: standard error has another use.
     pub fn hidden() -> Self {
-        Bar { bar: ProgressBar::hidden(), shown: false }
+        Progress { bar: None, shown: Mutex::new(Instant::now()), hidden: true }
     }
 
-    /// Shows how far it is now.
-    pub fn show(&self, progress: Progress) {
-        if self.shown {
-            self.bar.set_position((progress.share * 1000.0) as u64);
+    /// How far a sweep has come.
+    pub fn show_sweep(&self, progress: sweep::Progress) {
+        self.show(progress.share, || {
             let (ended, all) = progress.runs;
             let runs = if all > 1 { format!("{ended}/{all} runs, ") } else { String::new() };
-            self.bar.set_message(format!("{runs}{:.1} times real time", progress.speed_up));
-        }
+            format!("{runs}{:.1} times real time", progress.speed_up)
+        });
     }
 
-    /// Takes it away.
-    pub fn clear(&self) {
-        self.bar.finish_and_clear();
+    /// `share` of all has been done, 0 to 1.
+    pub fn show(&self, share: f64, message: impl Fn() -> String) {
+        if let Some(bar) = &self.bar {
+            bar.set_position((share * STEPS) as u64);
+            bar.set_message(message());
+            return;
+        }
+        // One line is enough: whoever finds another writing goes on.
+        let Ok(mut shown) = self.shown.try_lock() else { return };
+        if !self.hidden && shown.elapsed() >= LINE_EVERY {
+            *shown = Instant::now();
+            eprintln!("{:.0}%, {}", share * 100.0, message());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }
 

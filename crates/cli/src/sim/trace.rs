@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use farhaul_lab::sweep::{Measured, Progress};
+use farhaul_lab::sweep::{self, Measured};
 use farhaul_sim::{Capture, Filter, NodeId, Plan, Scenario, Simulation, Trace};
 
-use super::progress::{Bar, stop_flag};
+use super::progress::{Progress, stop_flag};
 use crate::exit::{Usage, interrupted};
 
 /// Standard output as a file's name.
@@ -93,7 +93,7 @@ impl TraceArgs {
         let (trace, capture) = self.begin(&point.scenario, run.simulation_mut())?;
         // Lines on the terminal would be torn by it.
         let torn = self.takes_stdout() && io::stdout().is_terminal();
-        let bar = if torn { Bar::hidden() } else { Bar::new() };
+        let bar = if torn { Progress::hidden() } else { Progress::new() };
         let stop = stop_flag();
         let failed = || {
             trace.as_ref().is_some_and(|writing| writing.lock().failed())
@@ -102,13 +102,13 @@ impl TraceArgs {
         while !failed() && run.step() && !stop.load(Ordering::Relaxed) {
             let (simulated, whole) = run.progress();
             let (simulated, whole) = (simulated.as_secs_f64(), whole.as_secs_f64());
-            bar.show(Progress {
+            bar.show_sweep(sweep::Progress {
                 runs: (0, 1),
                 share: simulated / whole,
                 speed_up: simulated / began.elapsed().as_secs_f64().max(1e-9),
             });
         }
-        bar.clear();
+        drop(bar);
         let ends = [
             trace.map(|writing| writing.end(|trace| trace.finish())),
             capture.map(|writing| writing.end(|capture| capture.finish())),

@@ -98,7 +98,8 @@ impl Frames {
                 ip(out, packet, TCP);
                 self.tcp(out, packet, segment);
             }
-            Content::Filler(_) => {
+            // What it was before it was damaged is not known.
+            Content::Filler(_) | Content::Damaged(_) => {
                 ip(out, packet, UDP);
                 udp(out, packet, [DISCARD; 2]);
             }

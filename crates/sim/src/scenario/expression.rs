@@ -3,6 +3,10 @@
 use super::problems::suggestion;
 use super::reader::Variables;
 
+/// The longest value, and the longest number in one, bytes.
+const LONGEST: usize = 4096;
+const LONGEST_NUMBER: usize = 400;
+
 /// `text` with each `$name` replaced by the variable's value; if it then has the form
 /// `QUANTITY * NUMBER` or `QUANTITY / NUMBER` (once or more, with spaces around the sign), the
 /// quantity that this makes, in the same unit.
@@ -14,6 +18,9 @@ pub(super) fn evaluate(text: &str, variables: &Variables) -> Result<String, Stri
         return Ok(text.to_owned());
     }
     let text = substitute(text, variables)?;
+    if text.len() > LONGEST {
+        return Err(format!("the value is longer than {LONGEST} bytes"));
+    }
     let mut words = text.split_whitespace();
     let (Some(first), Some(_)) = (words.next(), text.split_whitespace().nth(1)) else {
         return Ok(text);
@@ -50,6 +57,10 @@ fn substitute(text: &str, variables: &Variables) -> Result<String, String> {
         let value = variables.get(name).ok_or_else(|| unknown(name, variables))?;
         result.push_str(value);
         rest = behind;
+        // Of what is too long nothing more is needed.
+        if result.len() > LONGEST {
+            return Ok(result);
+        }
     }
     result.push_str(rest);
     Ok(result)
@@ -65,7 +76,7 @@ fn unknown(name: &str, variables: &Variables) -> String {
 /// The number at the beginning of `text`, and the unit behind it.
 fn split_number(text: &str) -> Option<(f64, &str)> {
     // The longest beginning that is a number: an `e` may belong to it.
-    let ends = (1..=text.len()).rev().filter(|end| text.is_char_boundary(*end));
+    let ends = (1..=text.len().min(LONGEST_NUMBER)).rev().filter(|end| text.is_char_boundary(*end));
     let number = |end: usize| text[..end].parse::<f64>().ok().filter(|n| n.is_finite());
     ends.filter(|end| text.as_bytes()[end - 1].is_ascii_digit())
         .find_map(|end| number(end).map(|number| (number, &text[end..])))

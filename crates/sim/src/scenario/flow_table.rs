@@ -13,10 +13,16 @@ use super::tables::Nodes;
 use super::{FlowSpec, Protocol};
 use crate::tcp::TcpConfig;
 
-/// Flows that one table may make.
-const MOST_FLOWS: usize = 100_000;
+/// Flows that a scenario may have.
+pub(super) const MOST_FLOWS: usize = 100_000;
+/// Changes of the rate that the constant-rate flows of one table may have.
+const MOST_PHASES: usize = 1_000_000;
 /// Bytes of a packet with all headers, where nothing else is said.
 const PACKET_SIZE: u32 = 1500;
+
+/// The keys that depend on the protocol.
+const KEYS: [&str; 7] =
+    ["options", "arrivals", "rate", "schedule", "repeat", "times", "packet_size"];
 
 /// Reads a flow, or as many as `count` says. `before`: flows read so far.
 pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Option<Vec<FlowSpec>> {
@@ -50,11 +56,19 @@ pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Optio
             .problem(section.span(), "'arrivals' needs 'bytes': the size of a transfer");
     }
     let count = count.unwrap_or(1);
-    let base = name.unwrap_or_else(|| {
-        if count > 1 { protocol.name() } else { format!("{}-{}", protocol.name(), before + 1) }
-    });
+    if let Protocol::Cbr { phases, .. } = &protocol
+        && phases.len() * count > MOST_PHASES
+    {
+        let message = format!("more than {MOST_PHASES} changes of rate in all: take fewer");
+        section.reader().problem(section.span(), message);
+        return None;
+    }
     let flow = |index: usize| FlowSpec {
-        name: if count == 1 { base.clone() } else { format!("{base}-{}", index + 1) },
+        name: match &name {
+            Some(name) if count == 1 => name.clone(),
+            Some(name) => format!("{name}-{}", index + 1),
+            None => format!("{}-{}", protocol.name(), before + index + 1),
+        },
         from,
         to,
         start: start + stagger * index as u32,
@@ -100,6 +114,10 @@ fn protocol(section: &Section<'_>) -> Option<Protocol> {
                 let hint = suggestion(kind, known.into_iter());
                 let span = name.as_ref().map_or(section.span(), |name| &name.span);
                 section.reader().problem(span, format!("no protocol '{kind}'; {hint}"));
+                // What this one would take is not known: no key is a wrong one.
+                for key in KEYS {
+                    section.raw(key);
+                }
                 return None;
             };
             let law = match law {
@@ -157,6 +175,7 @@ fn udt_options(section: &Section<'_>) -> Option<Config> {
     config.receive_memory = memory("receive_memory").unwrap_or(config.receive_memory);
     config.peer_timeout = options.duration("peer_timeout").unwrap_or(config.peer_timeout);
     config.keep_alive = options.duration("keep_alive").unwrap_or(config.keep_alive);
+    config.connect_timeout = options.duration("connect_timeout").or(config.connect_timeout);
     config.linger = options.duration("linger").unwrap_or(config.linger);
     config.burst_room = options.value("burst_room").unwrap_or(config.burst_room);
     config.max_segments = options.value("max_segments").unwrap_or(config.max_segments);
@@ -248,7 +267,13 @@ fn cbr(section: &Section<'_>) -> Option<Protocol> {
             section.reader().problem(section.span(), "'repeat' must be later than the schedule");
             return None;
         }
-        for round in 1..times.unwrap_or(100).min(10_000) {
+        let rounds = times.unwrap_or(100).min(10_000);
+        if once.len() * rounds as usize > MOST_PHASES {
+            let message = format!("more than {MOST_PHASES} changes of rate in all: take fewer");
+            section.reader().problem(section.span(), message);
+            return None;
+        }
+        for round in 1..rounds {
             phases.extend(once.iter().map(|(at, rate)| (*at + repeat * round, *rate)));
         }
     }

@@ -127,8 +127,11 @@ fn text_or_table(section: &Section<'_>, key: &'static str, default: &str) -> Opt
                 let value = section.reader().scalar(value)?.text;
                 match name.get_ref().as_ref() {
                     "kind" => kind = value,
-                    "packets" => fields.push(("limit", format!("{value}p"))),
-                    "bytes" => fields.push(("limit", format!("{value}B"))),
+                    "packets" if key == "queue" => fields.push(("limit", format!("{value}p"))),
+                    // Of RED `bytes` says what it counts.
+                    "bytes" if key == "queue" && value.parse::<u64>().is_ok() => {
+                        fields.push(("limit", format!("{value}B")));
+                    }
                     name => fields.push((name, value)),
                 }
             }

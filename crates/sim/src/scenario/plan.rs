@@ -31,6 +31,10 @@ pub struct Point {
 
 /// The most points that a plan may have.
 const MOST_POINTS: u64 = 1_000_000;
+/// The most links and flows that all its points may have together.
+const MOST_PARTS: usize = 20_000_000;
+/// After so many problems the rest of a sweep is not looked at.
+const ENOUGH_PROBLEMS: usize = 1_000;
 
 impl Plan {
     /// Reads a file. `overrides` go before its `[set]` and `[sweep]`: a value, or `[a, b]` for
@@ -58,8 +62,20 @@ impl Plan {
         }
         if problems.is_empty() {
             // What is wrong at one value of a variable may be right at another.
+            let mut parts = 0;
             for point in 0..plan.combinations() {
-                problems.extend(plan.scenario(&document, point, 0).err().unwrap_or_default());
+                match plan.scenario(&document, point, 0) {
+                    Ok(scenario) => parts += scenario.links.len() + scenario.flows.len(),
+                    Err(found) => problems.extend(found),
+                }
+                if problems.len() > ENOUGH_PROBLEMS {
+                    break;
+                }
+                if parts > MOST_PARTS {
+                    let message = "the links and flows of all points are too many: sweep less";
+                    problems.push(Problem { line: 1, message: message.into() });
+                    break;
+                }
             }
         }
         if problems.is_empty() { Ok(plan) } else { Err(Problems::of(problems)) }
@@ -171,8 +187,8 @@ impl Plan {
         for (name, value) in overrides {
             let values = listed(value);
             if name == "seeds" {
-                match values.as_slice() {
-                    [one] => seeds = one.parse().ok().filter(|count| *count > 0).or(seeds),
+                match values.iter().map(|one| one.parse::<u64>()).collect::<Vec<_>>().as_slice() {
+                    [Ok(count)] if *count > 0 => seeds = Some(*count),
                     _ => reader.problem(&(0..0), "'seeds' is how many runs each point has"),
                 }
                 continue;

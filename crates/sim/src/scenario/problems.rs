@@ -43,10 +43,17 @@ pub(super) fn line_of(text: &str, span: &Range<usize>) -> usize {
     1 + before.iter().filter(|byte| **byte == b'\n').count()
 }
 
+/// Names longer than this are not compared.
+const LONGEST: usize = 100;
+/// More names than this are not listed.
+const MOST_NAMES: usize = 40;
+
 /// `, did you mean X?` if one of `known` is close to `word`, else the list of them.
 pub(crate) fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let distance = |name: &&str| strsim::damerau_levenshtein(word, name);
-    let nearest = known.clone().min_by_key(distance);
+    // To compare long words takes much time and memory.
+    let comparable = |name: &&str| word.len() <= LONGEST && name.len() <= LONGEST;
+    let nearest = known.clone().filter(comparable).min_by_key(distance);
     // A word of which hardly a letter fits is not a misspelt one.
     match nearest.filter(|name| distance(name) <= 1 + word.len() / 3 && distance(name) < word.len())
     {
@@ -54,11 +61,16 @@ pub(crate) fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + 
         None => {
             let mut names: Vec<&str> = Vec::new();
             for name in known {
-                if !names.contains(&name) {
+                if names.len() > MOST_NAMES {
+                    break;
+                }
+                if name.len() <= LONGEST && !names.contains(&name) {
                     names.push(name);
                 }
             }
-            format!("there are {}", names.join(", "))
+            let more = if names.len() > MOST_NAMES { ", …" } else { "" };
+            names.truncate(MOST_NAMES);
+            format!("there are {}{more}", names.join(", "))
         }
     }
 }

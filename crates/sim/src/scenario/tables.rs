@@ -2,12 +2,13 @@
 
 use core::ops::Range;
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use toml::de::{DeTable, DeValue};
 
 use super::problems::Problem;
 use super::reader::{Reader, Section, Variables};
-use super::{FlowSpec, Scenario, flow_table, link_table};
+use super::{FlowSpec, LinkSpec, Scenario, flow_table, link_table};
 
 /// Seconds of simulated time that a run may have: a year.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
@@ -72,15 +73,25 @@ fn read_all(reader: &Reader<'_>, document: &DeTable<'_>) -> Option<Scenario> {
             nodes.number(&name.text);
         }
     });
-    let mut links = Vec::new();
+    let (mut links, mut link_lines) = (Vec::new(), Vec::new());
     each(&top, "link", "[[link]]", |section| {
         links.extend(link_table::read(section, &mut nodes, links.len()).into_iter().flatten());
+        link_lines.resize(links.len(), section.span().clone());
     });
+    let names = links.iter().map(|link: &LinkSpec| &*link.name);
+    same_names(reader, "link", names.zip(&link_lines));
     let (mut flows, mut lines) = (Vec::new(), Vec::new());
     each(&top, "flow", "[[flow]]", |section| {
-        flows.extend(flow_table::read(section, &nodes, flows.len()).into_iter().flatten());
+        let new = flow_table::read(section, &nodes, flows.len()).unwrap_or_default();
+        if flows.len() + new.len() > flow_table::MOST_FLOWS {
+            let message = format!("more than {} flows: take fewer", flow_table::MOST_FLOWS);
+            reader.problem(section.span(), message);
+            return;
+        }
+        flows.extend(new);
         lines.resize(flows.len(), section.span().clone());
     });
+    same_names(reader, "flow", flows.iter().map(|flow| &*flow.name).zip(&lines));
     // Read elsewhere.
     let _ = (top.item("set"), top.item("sweep"));
     for (missing, name) in [(links.is_empty(), "link"), (flows.is_empty(), "flow")] {
@@ -90,7 +101,9 @@ fn read_all(reader: &Reader<'_>, document: &DeTable<'_>) -> Option<Scenario> {
     }
     top.finish();
     let duration = duration?;
-    let sample = sample.unwrap_or(duration.div_f64(100.0).min(Duration::from_secs(1)));
+    let hundredth = duration.div_f64(100.0).min(Duration::from_secs(1));
+    // A run that is shorter than a hundred nanoseconds has samples too.
+    let sample = sample.unwrap_or(hundredth.max(Duration::from_nanos(1)));
     if duration.as_nanos() / sample.as_nanos().max(1) > MOST_SAMPLES {
         reader.problem(&(0..0), format!("more than {MOST_SAMPLES} samples: take fewer"));
         return None;
@@ -117,6 +130,20 @@ fn read_all(reader: &Reader<'_>, document: &DeTable<'_>) -> Option<Scenario> {
         reader.problem(&lines[flow], message);
     }
     Some(scenario)
+}
+
+/// Reports each name that is there before: results would not tell which is which.
+fn same_names<'a>(
+    reader: &Reader<'_>,
+    what: &str,
+    names: impl Iterator<Item = (&'a str, &'a Range<usize>)>,
+) {
+    let mut seen = BTreeSet::new();
+    for (name, span) in names {
+        if !seen.insert(name) {
+            reader.problem(span, format!("there is another {what} named '{name}'"));
+        }
+    }
 }
 
 /// `value` if it is above 0 and at most `most`.

@@ -13,7 +13,7 @@ use crate::tcp::{Block, Kind, Segment};
 const MOST_RANGES: usize = 8;
 
 /// Kinds of packets as summaries begin with and filters name them.
-pub(super) const KINDS: [&str; 12] = [
+pub(super) const KINDS: [&str; 13] = [
     "data",
     "ack",
     "ack2",
@@ -25,6 +25,7 @@ pub(super) const KINDS: [&str; 12] = [
     "syn",
     "reset",
     "filler",
+    "damaged",
     "other",
 ];
 
@@ -32,7 +33,7 @@ impl Content {
     /// The protocol's name in traces.
     pub(super) fn protocol(&self) -> &'static str {
         match self {
-            Content::Udt { .. } => "udt",
+            Content::Udt { .. } | Content::Damaged(_) => "udt",
             Content::Tcp(_) => "tcp",
             Content::Filler(_) => "cbr",
         }
@@ -61,6 +62,7 @@ impl Content {
                 Kind::Reset => "reset",
             },
             Content::Filler(_) => "filler",
+            Content::Damaged(_) => "damaged",
         }
     }
 }
@@ -103,6 +105,7 @@ pub(super) fn write_summary(out: &mut Vec<u8>, content: &Content) -> io::Result<
         Content::Udt { header, payload } => write_udt(out, header, payload),
         Content::Tcp(segment) => write_tcp(out, segment),
         Content::Filler(_) => out.write_all(b"filler"),
+        Content::Damaged(_) => out.write_all(b"damaged"),
     }
 }
 
