@@ -65,6 +65,10 @@ pub struct FlowReport {
     pub transfers: Option<TransferReport>,
     /// Payload delivered in each sample interval, bits/s.
     pub series: Vec<f64>,
+    /// Payload that arrived in each sample interval for the first time, in whatever order, bits/s:
+    /// what waits for a gap to be closed is in here when it comes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrivals: Vec<f64>,
 }
 
 /// Short transfers that arrived over time.

@@ -43,6 +43,9 @@ struct FlowRecord {
     sampled: u64,
     measured: [u64; 2],
     series: Vec<f64>,
+    /// Full packets that had arrived at the last sample, in whatever order.
+    arrived: u64,
+    arrivals: Vec<f64>,
     rtt_ms: Vec<f64>,
     /// When everything had been delivered.
     completed: Option<Time>,
@@ -157,6 +160,15 @@ impl Recording {
             if flow.completed.is_none() && self.scenario.flows[number].bytes == Some(delivered) {
                 flow.completed = Some(now);
             }
+            if let Some(arrived) = self.simulation.agent_mut(receiver(number)).arrived(now) {
+                let bits = (arrived - flow.arrived) as f64
+                    * payload(&self.scenario.flows[number].protocol)
+                    * 8.0;
+                flow.arrivals.push(bits / interval);
+                flow.arrived = arrived;
+            } else {
+                flow.arrivals.push(0.0);
+            }
             if let Some(rtt) = self.simulation.agent_mut(sender(number)).sent(now).rtt {
                 flow.rtt_ms.push(rtt.as_secs_f64() * 1e3);
             }
@@ -228,6 +240,7 @@ impl Recording {
             rtt_ms: Spread::of(&record.rtt_ms),
             transfers,
             series: core::mem::take(&mut record.series),
+            arrivals: core::mem::take(&mut record.arrivals),
         }
     }
 
@@ -307,12 +320,23 @@ fn capacity_bits(link: &LinkConfig, (from, to): (Duration, Duration)) -> Option<
 
 /// The part of a full packet that is payload.
 fn payload_share(protocol: &Protocol) -> f64 {
-    let (size, headers) = match protocol {
+    let (size, headers) = sizes(protocol);
+    f64::from(size.saturating_sub(headers).max(1)) / f64::from(size)
+}
+
+/// Bytes of payload in a full packet.
+fn payload(protocol: &Protocol) -> f64 {
+    let (size, headers) = sizes(protocol);
+    f64::from(size.saturating_sub(headers).max(1))
+}
+
+/// Bytes of a full packet and of the headers in it.
+fn sizes(protocol: &Protocol) -> (u32, u32) {
+    match protocol {
         Protocol::Udt(config) => (config.mss, UDT_HEADERS),
         Protocol::Tcp(tcp) | Protocol::TcpArrivals { tcp, .. } => (tcp.packet_size, HEADERS),
         Protocol::Cbr { packet_size, .. } => (*packet_size, CBR_HEADERS),
-    };
-    f64::from(size.saturating_sub(headers).max(1)) / f64::from(size)
+    }
 }
 
 /// The sender or the receiver of a flow.
@@ -324,6 +348,21 @@ impl Agent {
             Agent::Counter(counter) => counter.bytes - counter.packets * u64::from(CBR_HEADERS),
             Agent::TcpSink(sink) => sink.received(),
             Agent::Cbr(_) | Agent::TcpSource(_) => 0,
+        }
+    }
+
+    /// Packets that have come to a receiver for the first time, in whatever order; none before
+    /// there is a connection and once it is forgotten.
+    pub fn arrived(&mut self, now: Time) -> Option<u64> {
+        match self {
+            Agent::Udt(agent) => {
+                let counters = agent.stats(now)?.total.counters;
+                let again = counters.duplicates + counters.out_of_window;
+                Some(counters.packets_received - again)
+            }
+            Agent::Counter(counter) => Some(counter.packets),
+            Agent::TcpSink(sink) => Some(sink.stats().segments - sink.stats().duplicates),
+            Agent::Cbr(_) | Agent::TcpSource(_) => None,
         }
     }
 

@@ -72,6 +72,10 @@ pub(super) struct CheckSpec {
     /// Only where swept variables have these values.
     #[serde(default, rename = "where")]
     pub only: BTreeMap<String, Value>,
+    /// The value counts as a multiple of that at the point where these variables have these values
+    /// and the others are the same.
+    #[serde(default)]
+    pub against: BTreeMap<String, String>,
     /// One value of all points; none: each point is checked.
     pub aggregate: Option<Aggregate>,
     /// See [`Bounds`].
@@ -160,6 +164,9 @@ pub(super) struct ChartSpec {
     /// Over time: a panel for each group of flows whose names begin so; all in one without.
     #[serde(default)]
     pub panels: Vec<String>,
+    /// Over time: what arrives, in whatever order, and not what is delivered in order.
+    #[serde(default)]
+    pub arrivals: bool,
     #[serde(default)]
     pub published: Vec<Published>,
 }

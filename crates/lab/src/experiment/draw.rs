@@ -199,7 +199,10 @@ fn over_time(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     let Some(report) = measured.first().map(|run| &run.report) else {
         return Figure::from(Chart { title: chart.title.clone(), ..Chart::default() });
     };
-    let curve = |flow: &FlowReport| Series::line(&*flow.name, samples(report, flow));
+    let curve = |flow: &FlowReport| {
+        let series = if chart.arrivals { &flow.arrivals } else { &flow.series };
+        Series::line(&*flow.name, samples(report, flow, series))
+    };
     let panel = |title: String, prefix: &str| Chart {
         title,
         x: Axis::linear("time", "s"),
@@ -215,12 +218,12 @@ fn over_time(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
 }
 
 /// The middle of each sample interval, and the throughput in whole packets.
-fn samples(report: &Report, flow: &FlowReport) -> Vec<(f64, f64)> {
+fn samples(report: &Report, flow: &FlowReport, series: &[f64]) -> Vec<(f64, f64)> {
     let factor = if flow.throughput_bps > 0.0 {
         flow.packet_throughput_bps / flow.throughput_bps
     } else {
         1.0
     };
     let at = |index: usize| (index as f64 + 0.5) * report.sample_s;
-    flow.series.iter().enumerate().map(|(index, y)| (at(index), y * factor)).collect()
+    series.iter().enumerate().map(|(index, y)| (at(index), y * factor)).collect()
 }

@@ -104,9 +104,11 @@ fn points<'a>(check: &CheckSpec, measured: &'a [Measured]) -> Result<Vec<Found<'
         if !matches(&check.only, values) {
             continue;
         }
-        let mut sample = Vec::new();
-        for run in group {
-            sample.extend(measure(&check.metric, &run.report)?);
+        let mut value = average(check, group)?;
+        if !check.against.is_empty() {
+            let there = average(check, counterpart(values, &check.against, measured))?;
+            let there = there.filter(|there| *there != 0.0);
+            value = value.zip(there).map(|(here, there)| here / there);
         }
         let expected = match (&check.by, &check.equation) {
             (Some(by), _) => {
@@ -120,9 +122,33 @@ fn points<'a>(check: &CheckSpec, measured: &'a [Measured]) -> Result<Vec<Found<'
             (None, Some(name)) => Some(equation::predict(name, values)?),
             (None, None) => check.near,
         };
-        found.extend(mean(&sample).map(|value| Found { values, value, expected }));
+        found.extend(value.map(|value| Found { values, value, expected }));
     }
     Ok(found)
+}
+
+/// The mean of the measurement over the seeds.
+fn average(check: &CheckSpec, group: &[Measured]) -> Result<Option<f64>, String> {
+    let mut sample = Vec::new();
+    for run in group {
+        sample.extend(measure(&check.metric, &run.report)?);
+    }
+    Ok(mean(&sample))
+}
+
+/// The runs at the point that differs from the one of these values by `against` alone; none if
+/// there is no such point.
+fn counterpart<'a>(
+    values: &[(String, String)],
+    against: &BTreeMap<String, String>,
+    measured: &'a [Measured],
+) -> &'a [Measured] {
+    let wanted = |(name, value): &(String, String)| {
+        (name.clone(), against.get(name).unwrap_or(value).clone())
+    };
+    let wanted: Vec<(String, String)> = values.iter().map(wanted).collect();
+    let mut groups = measured.chunk_by(|a, b| a.values == b.values);
+    groups.find(|group| group[0].values == wanted).unwrap_or_default()
 }
 
 fn verdict<'a>(check: &'a CheckSpec, found: &Found<'_>) -> (Verdict, Option<&'a str>) {

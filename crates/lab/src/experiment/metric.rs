@@ -12,6 +12,7 @@
 //! | `utilisation`, `utilisation:L` | of the first link, of link L |
 //! | `fairness`, `fairness:F` | Jain's index of all bulk flows, of the flows F… |
 //! | `stability`, `stability:F` | the same for the stability index |
+//! | `oscillation`, `oscillation:F` | the stability index of what arrives, in whatever order, where `stability` takes what is delivered in order |
 //! | `friendliness` | the TCP friendliness index |
 //! | `loss`, `retransmitted` | share of the data packets sent |
 //! | `lost` | data packets lost |
@@ -19,6 +20,7 @@
 //! | `queue`, `drops` | of the first link, packets |
 //! | `time_to:S` | seconds until the throughput first reaches the share S of the first link |
 //! | `tracking` | mean of 1 - |throughput - free| / free over the samples, free being what the flows of constant rate leave of the first link |
+//! | `response_up:S`, `response_down:S` | the longest time, s, from a rise or fall of what is free to the end of the first sample within the share 1 - S of it; up to the next change if there is none |
 //! | `transfers_ms` | mean duration of short transfers, ms |
 
 use farhaul_sim::{FlowReport, Report, indices};
@@ -72,7 +74,13 @@ pub(super) fn measure(name: &str, report: &Report) -> Result<Option<f64>, String
             indices::jain(&throughputs)
         }
         "stability" => {
-            let samples: Vec<&[f64]> = flows.iter().map(|f| measured(report, f)).collect();
+            let samples: Vec<&[f64]> =
+                flows.iter().map(|f| measured(report, f, &f.series)).collect();
+            indices::stability(&samples)
+        }
+        "oscillation" => {
+            let samples: Vec<&[f64]> =
+                flows.iter().map(|f| measured(report, f, &f.arrivals)).collect();
             indices::stability(&samples)
         }
         "friendliness" => report.indices.tcp_friendliness,
@@ -88,6 +96,10 @@ pub(super) fn measure(name: &str, report: &Report) -> Result<Option<f64>, String
             first_rate.and_then(|rate| time_to(report, share * rate))
         }
         "tracking" => first_rate.and_then(|rate| tracking(report, rate)),
+        "response_up" | "response_down" => {
+            let share: f64 = rest.parse().map_err(|_| format!("'{name}': write {kind}:0.9"))?;
+            first_rate.and_then(|rate| response(report, rate, share, kind == "response_up"))
+        }
         "transfers_ms" => {
             let means = report.flows.iter().filter_map(|flow| Some(flow.transfers?.mean_s * 1e3));
             crate::statistics::mean(&means.collect::<Vec<_>>())
@@ -96,13 +108,13 @@ pub(super) fn measure(name: &str, report: &Report) -> Result<Option<f64>, String
     })
 }
 
-/// The samples of a flow while it was measured.
-fn measured<'a>(report: &Report, flow: &'a FlowReport) -> &'a [f64] {
+/// Those of a flow's samples that were taken while it was measured.
+fn measured<'a>(report: &Report, flow: &FlowReport, series: &'a [f64]) -> &'a [f64] {
     let from = flow.start_s.max(report.measured_s.0);
     let to = flow.stop_s.min(report.measured_s.1);
     let first = (from / report.sample_s - 1e-9).ceil().max(0.0) as usize;
     let last = (to / report.sample_s + 1e-9).floor().max(0.0) as usize;
-    flow.series.get(first..last.min(flow.series.len())).unwrap_or_default()
+    series.get(first..last.min(series.len())).unwrap_or_default()
 }
 
 /// A flow's throughput in whole packets in each sample.
@@ -134,8 +146,9 @@ fn time_to(report: &Report, rate: f64) -> Option<f64> {
     Some((reached + 1) as f64 * report.sample_s - start)
 }
 
-/// How well the flows follow what others leave free of a link of `rate`: 1 is perfect.
-fn tracking(report: &Report, rate: f64) -> Option<f64> {
+/// What others leave free of a link of `rate`, and what the flows use of it, in the samples that
+/// were measured.
+fn free_and_used(report: &Report, rate: f64) -> Vec<(f64, f64)> {
     let (from, to) = report.measured_s;
     let range = (from / report.sample_s).ceil() as usize..(to / report.sample_s) as usize;
     let sums = |constant: bool| {
@@ -146,9 +159,32 @@ fn tracking(report: &Report, rate: f64) -> Option<f64> {
         sums
     };
     let (taken, used) = (sums(true), sums(false));
-    let quality: Vec<f64> = range
-        .filter(|n| rate - taken[*n] > 0.0)
-        .map(|n| 1.0 - (used[n] - (rate - taken[n])).abs() / (rate - taken[n]))
-        .collect();
+    range.map(|n| (rate - taken[n], used[n])).collect()
+}
+
+/// How well the flows follow what others leave free of a link of `rate`: 1 is perfect.
+fn tracking(report: &Report, rate: f64) -> Option<f64> {
+    let samples = free_and_used(report, rate);
+    let some_free = samples.iter().filter(|(free, _)| *free > 0.0);
+    let quality: Vec<f64> =
+        some_free.map(|(free, used)| 1.0 - (used - free).abs() / free).collect();
     crate::statistics::mean(&quality)
+}
+
+/// The longest time that the flows took to come within the share `1 - share` of what is free, after
+/// it rose, or fell, by a tenth of the link from one sample to the next.
+fn response(report: &Report, rate: f64, share: f64, rises: bool) -> Option<f64> {
+    let samples = free_and_used(report, rate);
+    let step = |n: usize| (samples[n].0 - samples[n - 1].0) / rate;
+    let changes: Vec<usize> = (1..samples.len()).filter(|n| step(*n).abs() > 0.1).collect();
+    let ends = changes.iter().skip(1).copied().chain([samples.len()]);
+    let times = changes.iter().zip(ends).filter(|(at, _)| (step(**at) > 0.0) == rises);
+    times
+        .map(|(at, end)| {
+            let near = |(free, used): &(f64, f64)| (used - free).abs() <= (1.0 - share) * free;
+            let after = &samples[*at..end];
+            let taken = after.iter().position(near).map_or(after.len(), |found| found + 1);
+            taken as f64 * report.sample_s
+        })
+        .reduce(f64::max)
 }
