@@ -1,5 +1,7 @@
 //! A scenario file with its variables: one scenario for each point of its sweep.
 
+use std::collections::BTreeMap;
+
 use toml::de::{DeTable, DeValue};
 
 use super::problems::{Problem, Problems, line_of, suggestion};
@@ -14,6 +16,8 @@ pub struct Plan {
     set: Variables,
     /// Variables with several, in the order in which they vary: the last fastest.
     sweep: Vec<(String, Vec<String>)>,
+    /// The variables that each value of the swept variable `case` brings along.
+    cases: BTreeMap<String, Variables>,
     seeds: u64,
     seed: Option<u64>,
 }
@@ -29,6 +33,8 @@ pub struct Point {
     pub scenario: Scenario,
 }
 
+/// The variable that names the cases.
+const CASE: &str = "case";
 /// The most points that a plan may have.
 const MOST_POINTS: u64 = 1_000_000;
 
@@ -48,6 +54,7 @@ impl Plan {
             text: text.to_owned(),
             set: Variables::new(),
             sweep: Vec::new(),
+            cases: BTreeMap::new(),
             seeds: 1,
             seed,
         };
@@ -121,13 +128,21 @@ impl Plan {
         repetition: u64,
     ) -> Result<Scenario, Vec<Problem>> {
         let mut variables = self.set.clone();
-        variables.extend(self.values(combination));
+        let swept = self.values(combination);
+        let case = swept.iter().find(|(name, _)| name == CASE);
+        variables.extend(
+            case.and_then(|(_, case)| self.cases.get(case))
+                .into_iter()
+                .flatten()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+        variables.extend(swept);
         let mut scenario = tables::read(&self.text, document, &variables)?;
         scenario.seed = self.seed.unwrap_or(scenario.seed).wrapping_add(repetition);
         Ok(scenario)
     }
 
-    /// Reads `[set]` and `[sweep]`.
+    /// Reads `[set]`, `[sweep]` and `[[case]]`.
     fn read_variables(
         &mut self,
         document: &DeTable<'_>,
@@ -168,6 +183,10 @@ impl Plan {
         }
         // As they stand in the file, whatever the order of the parser's map.
         sweep.sort();
+        let (names, cases) = read_cases(document, &reader);
+        if !names.is_empty() {
+            sweep.insert(0, (0, CASE.to_owned(), names));
+        }
         for (name, value) in overrides {
             let values = listed(value);
             if name == "seeds" {
@@ -193,12 +212,52 @@ impl Plan {
                 }
             }
         }
+        let chosen = sweep.iter().filter(|(_, name, _)| name == CASE && !cases.is_empty());
+        for case in chosen.flat_map(|(_, _, chosen)| chosen) {
+            if !cases.contains_key(case) {
+                let hint = suggestion(case, cases.keys().map(String::as_str));
+                reader.problem(&(0..0), format!("there is no case '{case}'; {hint}"));
+            }
+        }
         let problems = reader.into_problems();
         self.seeds = seeds.unwrap_or(1);
         self.sweep = sweep.into_iter().map(|(_, name, values)| (name, values)).collect();
         self.set = set;
+        self.cases = cases;
         problems
     }
+}
+
+/// Reads `[[case]]`: variables that go together, by name, and the names in their order.
+fn read_cases(
+    document: &DeTable<'_>,
+    reader: &Reader<'_>,
+) -> (Vec<String>, BTreeMap<String, Variables>) {
+    let (mut names, mut all) = (Vec::new(), BTreeMap::new());
+    let Some(value) = document.get(CASE) else { return (names, all) };
+    let DeValue::Array(cases) = value.get_ref() else {
+        reader.problem(&value.span(), "write [[case]], each with its name");
+        return (names, all);
+    };
+    for case in cases.iter() {
+        let DeValue::Table(entries) = case.get_ref() else {
+            reader.problem(&case.span(), "write [[case]], each with its name");
+            continue;
+        };
+        let mut variables = Variables::new();
+        for (key, value) in entries.iter() {
+            let value = reader.scalar(value).map(|scalar| scalar.text);
+            variables.extend(value.map(|value| (key.get_ref().to_string(), value)));
+        }
+        match variables.remove("name") {
+            Some(name) if !names.contains(&name) => {
+                all.insert(name.clone(), variables);
+                names.push(name);
+            }
+            _ => reader.problem(&case.span(), "a case needs a 'name' of its own"),
+        }
+    }
+    (names, all)
 }
 
 /// The values of `[a, b]`, or the one value.

@@ -82,7 +82,7 @@ fn read_all(reader: &Reader<'_>, document: &DeTable<'_>) -> Option<Scenario> {
         lines.resize(flows.len(), section.span().clone());
     });
     // Read elsewhere.
-    let _ = (top.item("set"), top.item("sweep"));
+    let _ = (top.item("set"), top.item("sweep"), top.raw("case"));
     for (missing, name) in [(links.is_empty(), "link"), (flows.is_empty(), "flow")] {
         if missing && !document.contains_key(name) {
             reader.problem(&(0..0), format!("the scenario needs at least one [[{name}]]"));
