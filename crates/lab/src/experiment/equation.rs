@@ -5,7 +5,10 @@ use crate::quantity::number;
 /// The SYN interval, seconds.
 const SYN: f64 = 0.01;
 /// Bits of a full packet.
-const PACKET_BITS: f64 = 12_000.0;
+pub(super) const PACKET_BITS: f64 = 12_000.0;
+
+/// What TCP's time-out has at least beyond the round trip, seconds.
+const MIN_RTO: f64 = 0.2;
 
 /// The prediction of an equation for these values of variables.
 ///
@@ -23,6 +26,20 @@ pub(super) fn predict(name: &str, values: &[(String, String)]) -> Result<f64, St
         "gu05-3-12" => Ok(stable_rate(value("rate")?, value("loss")?) / 1e6),
         // The simple model of TCP's throughput of gu05 equation 3-18, Mb/s.
         "mathis" => Ok((1.5 / value("loss")?).sqrt() * PACKET_BITS / value("rtt")? / 1e6),
+        // Mean windows in packets. Reno with an ACK for each packet, losses at equal distances
+        // (Mathis et al., 1997).
+        "mathis-window" => Ok((1.5 / value("loss")?).sqrt()),
+        // The same with losses at random.
+        "mathis-random" => Ok(1.31 / value("loss")?.sqrt()),
+        // Reno at random losses with time-outs (Padhye et al., 1998), an ACK for each packet and
+        // for every second one.
+        "padhye" => Ok(padhye(value("loss")?, value("rtt")?, 1.0)),
+        "padhye-delayed" => Ok(padhye(value("loss")?, value("rtt")?, 2.0)),
+        // RFC 9438 §5.1, losses at equal distances; Reno where that is faster (§4.3).
+        "cubic" => {
+            let cubic = 1.054 * (value("rtt")? / value("loss")?).powf(0.75);
+            Ok(cubic.max((1.5 / value("loss")?).sqrt()))
+        }
         _ => Err(format!("there is no equation '{name}'")),
     }
 }
@@ -48,6 +65,14 @@ fn stable_rate(capacity: f64, loss: f64) -> f64 {
         }
         (begin, power) = (end.max(0.0), power / 10.0);
     }
+}
+
+/// The full model's mean window, packets, at a loss rate `p` with `b` packets an ACK. The time-out
+/// is the simulator's: the round trip and its minimum, without deviation.
+fn padhye(p: f64, rtt: f64, b: f64) -> f64 {
+    let rto = rtt + MIN_RTO;
+    let time_outs = rto * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);
+    rtt / (rtt * (2.0 * b * p / 3.0).sqrt() + time_outs)
 }
 
 #[cfg(test)]
