@@ -25,10 +25,14 @@ use std::time::Instant;
 use farhaul_sim::Plan;
 
 pub use catalogue::catalogue;
-pub use data::Experiment;
+pub use data::{Experiment, Ground};
 
+use crate::relay;
 use crate::report::Outcome;
 use crate::sweep::{self, Measured, Progress};
+
+/// Runs of each point on real sockets, of which the median counts.
+const REPEATS: u32 = 3;
 
 /// How an experiment is run.
 #[derive(Debug)]
@@ -57,17 +61,30 @@ impl Experiment {
     ) -> Result<Option<Outcome>, String> {
         let began = Instant::now();
         let mut runs = Runs::new();
+        let mut notes = self.notes.clone();
         for spec in &self.plan {
-            let plan = spec.plan(options.quick)?;
-            let points: Vec<u64> = (0..plan.points()).collect();
+            let plan = self.read_plan(spec, options.quick)?;
             let watch = |progress| watch(&spec.name, progress);
-            match sweep::run(&plan, &points, options.jobs, &watch, options.stop) {
+            let measured = match spec.on {
+                Ground::Simulator => {
+                    let points: Vec<u64> = (0..plan.points()).collect();
+                    sweep::run(&plan, &points, options.jobs, &watch, options.stop)
+                }
+                Ground::Relay => {
+                    let repeats = if options.quick { 1 } else { REPEATS };
+                    let done = relay::run(&plan, repeats, &watch, options.stop)?;
+                    done.map(|(measured, more)| {
+                        notes.extend(more);
+                        measured
+                    })
+                }
+            };
+            match measured {
                 None => return Ok(None),
                 Some(measured) => drop(runs.insert(spec.name.clone(), measured)),
             }
         }
         let quick = if options.quick { " --quick" } else { "" };
-        let mut notes = self.notes.clone();
         if options.quick {
             notes.push(
                 "The reduced version: fewer points and less time than the source had.".into(),
@@ -93,9 +110,12 @@ impl Experiment {
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), String> {
         for spec in &self.plan {
-            let plan: Plan = spec.plan(false)?;
-            spec.plan(true)?;
-            plan.point(0).map_err(|problems| problems.to_string())?;
+            let plan: Plan = self.read_plan(spec, false)?;
+            self.read_plan(spec, true)?;
+            let point = plan.point(0).map_err(|problems| problems.to_string())?;
+            if spec.on == Ground::Relay {
+                relay::check(&point.scenario)?;
+            }
         }
         judge::well_formed(self)?;
         draw::well_formed(self)

@@ -30,6 +30,7 @@ pub mod chart;
 pub mod experiment;
 mod number;
 pub mod quantity;
+pub mod relay;
 pub mod report;
 pub mod statistics;
 pub mod sweep;

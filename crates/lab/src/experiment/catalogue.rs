@@ -3,7 +3,12 @@
 use super::Experiment;
 
 /// The files, in the order to present them.
-const FILES: &[&str] = &[include_str!("../../experiments/gu-4-2.toml")];
+const FILES: &[&str] = &[
+    include_str!("../../experiments/gu-4-2.toml"),
+    include_str!("../../experiments/trust-theory.toml"),
+    include_str!("../../experiments/trust-ns3.toml"),
+    include_str!("../../experiments/trust-relay.toml"),
+];
 
 /// The experiments, in the order to present them.
 ///

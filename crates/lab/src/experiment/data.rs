@@ -42,11 +42,28 @@ pub struct Experiment {
 pub struct PlanSpec {
     /// What checks and charts call it.
     pub name: String,
-    /// The scenario file.
+    /// The scenario file; none where `like` names the plan that has it.
+    #[serde(default)]
     pub scenario: String,
+    /// The plan that this one has the scenario and the reduced version of.
+    pub like: Option<String>,
+    /// What it is run on.
+    #[serde(default)]
+    pub on: Ground,
     /// Variables of the reduced version.
     #[serde(default)]
     pub quick: BTreeMap<String, Value>,
+}
+
+/// What a plan is run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ground {
+    /// The simulator.
+    #[default]
+    Simulator,
+    /// Real sockets and the relay, see [`crate::relay`].
+    Relay,
 }
 
 /// One value of a variable, or several.
@@ -72,10 +89,8 @@ pub(super) struct CheckSpec {
     /// Only where swept variables have these values.
     #[serde(default, rename = "where")]
     pub only: BTreeMap<String, Value>,
-    /// The value counts as a multiple of that at the point where these variables have these values
-    /// and the others are the same.
-    #[serde(default)]
-    pub against: BTreeMap<String, String>,
+    /// The value counts as a multiple of that at another point.
+    pub against: Option<Against>,
     /// One value of all points; none: each point is checked.
     pub aggregate: Option<Aggregate>,
     /// See [`Bounds`].
@@ -101,6 +116,17 @@ pub(super) struct CheckSpec {
     /// Whether it can be judged from the reduced version as well.
     #[serde(default = "yes")]
     pub quick: bool,
+}
+
+/// Another point to compare with.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Against {
+    /// Of which plan; the same.
+    pub plan: Option<String>,
+    /// Variables that have other values there; the rest are the same as far as they are there.
+    #[serde(default, rename = "where")]
+    pub only: BTreeMap<String, String>,
 }
 
 /// Limits of a value.
@@ -157,6 +183,9 @@ pub(super) struct ChartSpec {
     pub label: String,
     #[serde(default)]
     pub unit: String,
+    /// Whether the values' axis is logarithmic.
+    #[serde(default)]
+    pub log: bool,
     /// The range of the values' axis.
     pub range: Option<(f64, f64)>,
     #[serde(default, rename = "where")]
@@ -184,7 +213,10 @@ pub(super) enum ChartKind {
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
     pub name: String,
+    #[serde(default)]
     pub points: Vec<(f64, f64)>,
+    /// In place of points: the equation that gives them, see `equation.rs`.
+    pub equation: Option<String>,
 }
 
 /// A table: a row for each point of a plan.
@@ -221,6 +253,23 @@ impl Experiment {
         toml::from_str(text).map_err(|error| error.to_string())
     }
 
+    /// A plan, or its reduced version.
+    pub(super) fn read_plan(&self, spec: &PlanSpec, quick: bool) -> Result<Plan, String> {
+        let text = match &spec.like {
+            None => spec,
+            Some(name) => self
+                .plan
+                .iter()
+                .find(|plan| plan.name == *name)
+                .ok_or_else(|| format!("{}: there is no plan '{name}'", self.id))?,
+        };
+        let overrides = text.quick.iter().filter(|_| quick);
+        let overrides: Vec<(String, String)> =
+            overrides.map(|(name, value)| (name.clone(), value.text())).collect();
+        Plan::parse(&text.scenario, &overrides, None)
+            .map_err(|problems| format!("plan '{}': {problems}", spec.name))
+    }
+
     /// The name of the plan that a check or chart refers to.
     pub(super) fn plan_name<'a>(&'a self, asked: &'a Option<String>) -> Result<&'a str, String> {
         match asked {
@@ -245,17 +294,6 @@ impl Known {
     pub(super) fn bounds(&self) -> Bounds {
         let Known { at_least, at_most, near, within, .. } = *self;
         Bounds { at_least, at_most, near, within }
-    }
-}
-
-impl PlanSpec {
-    /// The plan, or its reduced version.
-    pub(super) fn plan(&self, quick: bool) -> Result<Plan, String> {
-        let overrides = self.quick.iter().filter(|_| quick);
-        let overrides: Vec<(String, String)> =
-            overrides.map(|(name, value)| (name.clone(), value.text())).collect();
-        Plan::parse(&self.scenario, &overrides, None)
-            .map_err(|problems| format!("plan '{}': {problems}", self.name))
     }
 }
 

@@ -4,6 +4,7 @@ use farhaul_sim::{FlowReport, Report};
 
 use super::Runs;
 use super::data::{ChartKind, ChartSpec, Experiment};
+use super::equation::predict;
 use super::judge::matches;
 use super::metric::measure;
 use crate::chart::{Axis, Chart, Figure, Grid, Panels, Series};
@@ -178,20 +179,53 @@ fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
     }
     let texts: Vec<&str> = measured.iter().filter_map(|run| value(run, variable)).collect();
     let label = if chart.label.is_empty() { chart.value.join(", ") } else { chart.label.clone() };
-    let y = Axis::linear(label, &*chart.unit);
+    let y =
+        if chart.log { Axis::log(label, &*chart.unit) } else { Axis::linear(label, &*chart.unit) };
     for curve in &mut series {
         if curve.errors.iter().all(|error| *error == 0.0) {
             curve.errors.clear();
         }
     }
-    let published = chart.published.iter().map(|p| Series::published(&*p.name, p.points.clone()));
+    for published in &chart.published {
+        series.extend(match &published.equation {
+            None => vec![Series::published(&*published.name, published.points.clone())],
+            Some(equation) => predicted(&published.name, equation, variable, measured)?,
+        });
+    }
     Ok(Figure::from(Chart {
         title: chart.title.clone(),
         x: axis(variable, &texts),
         y: chart.range.map_or(y.clone(), |(low, high)| y.between(low, high)),
-        series: series.into_iter().chain(published).collect(),
+        series,
         ..Chart::default()
     }))
+}
+
+/// The curves of an equation at the points measured: one for all where it does not depend on the
+/// other variables.
+fn predicted(
+    name: &str,
+    equation: &str,
+    variable: &str,
+    measured: &[&Measured],
+) -> Result<Vec<Series>, String> {
+    let mut series: Vec<Series> = Vec::new();
+    for group in measured.chunk_by(|a, b| a.values == b.values) {
+        let Some(x) = value(group[0], variable).and_then(number) else { continue };
+        let point = (x, predict(equation, &group[0].values)?);
+        let others = group[0].values.iter().filter(|(name, _)| name != variable);
+        let others: Vec<String> = others.map(|(k, v)| format!("{k} {v}")).collect();
+        let name = format!("{name}, {}", others.join(", "));
+        match series.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.points.push(point),
+            None => series.push(Series::published(name, vec![point])),
+        }
+    }
+    if series.windows(2).all(|pair| pair[0].points == pair[1].points) {
+        series.truncate(1);
+        series.iter_mut().for_each(|one| one.name = name.to_owned());
+    }
+    Ok(series)
 }
 
 /// The flows' throughput over time in the first of the runs.

@@ -5,7 +5,10 @@ use crate::quantity::number;
 /// The SYN interval, seconds.
 const SYN: f64 = 0.01;
 /// Bits of a full packet.
-const PACKET_BITS: f64 = 12_000.0;
+pub(super) const PACKET_BITS: f64 = 12_000.0;
+
+/// What TCP's time-out has at least beyond the round trip, seconds.
+const MIN_RTO: f64 = 0.2;
 
 /// The prediction of an equation for these values of variables.
 ///
@@ -23,6 +26,25 @@ pub(super) fn predict(name: &str, values: &[(String, String)]) -> Result<f64, St
         "gu05-3-12" => Ok(stable_rate(value("rate")?, value("loss")?) / 1e6),
         // The simple model of TCP's throughput of gu05 equation 3-18, Mb/s.
         "mathis" => Ok((1.5 / value("loss")?).sqrt() * PACKET_BITS / value("rtt")? / 1e6),
+        // Mean windows in packets. Reno with an ACK for each packet, losses at equal distances
+        // (Mathis et al., 1997).
+        "mathis-window" => Ok((1.5 / value("loss")?).sqrt()),
+        // The same when a repair takes a round trip at half of the top W without growth: 1/p
+        // packets, W/2 + 3 W²/8 + 3 W/4, in W/2 + 2 round trips.
+        "reno-repair" => {
+            let packets = 1.0 / value("loss")?;
+            let top = ((1.5625 + 1.5 * packets).sqrt() - 1.25) / 0.75;
+            Ok(packets / (top / 2.0 + 2.0))
+        }
+        // Reno at random losses with time-outs (Padhye et al., 1998), an ACK for each packet and
+        // for every second one.
+        "padhye" => Ok(padhye(value("loss")?, value("rtt")?, 1.0)),
+        "padhye-delayed" => Ok(padhye(value("loss")?, value("rtt")?, 2.0)),
+        // RFC 9438 §5.1, losses at equal distances; Reno where that is faster (§4.3).
+        "cubic" => {
+            let cubic = 1.054 * (value("rtt")? / value("loss")?).powf(0.75);
+            Ok(cubic.max((1.5 / value("loss")?).sqrt()))
+        }
         _ => Err(format!("there is no equation '{name}'")),
     }
 }
@@ -50,6 +72,14 @@ fn stable_rate(capacity: f64, loss: f64) -> f64 {
     }
 }
 
+/// The full model's mean window, packets, at a loss rate `p` with `b` packets an ACK. The time-out
+/// is the simulator's: the round trip and its minimum, without deviation.
+fn padhye(p: f64, rtt: f64, b: f64) -> f64 {
+    let rto = rtt + MIN_RTO;
+    let time_outs = rto * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);
+    rtt / (rtt * (2.0 * b * p / 3.0).sqrt() + time_outs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +96,18 @@ mod tests {
         // e = 8: the first stage's equilibrium is 114 Mb/s at 1e-4, beyond its end at 90; the
         // second's is 36, before its beginning.
         assert!((at("100M", "1e-4") - 90.0).abs() < 1e-6);
+        let window = |name: &str, loss: &str, rtt: &str| {
+            predict(name, &[("loss".into(), loss.into()), ("rtt".into(), rtt.into())]).unwrap()
+        };
+        assert!((window("mathis-window", "1e-4", "1s") - 122.47).abs() < 0.01);
+        // A top of 14.75 packets: 100 in 9.37 round trips.
+        assert!((window("reno-repair", "1%", "1s") - 10.67).abs() < 0.01);
+        // 0.1 / (0.1 / 12.247 + 0.3 * 3 * sqrt(0.00375) * 0.010032).
+        assert!((window("padhye", "1e-2", "100ms") - 11.47).abs() < 0.01);
+        assert!(window("padhye-delayed", "1e-4", "100ms") < 86.61);
+        // 1.054 * 1000^0.75; and Reno where it is faster.
+        assert!((window("cubic", "1e-4", "100ms") - 187.43).abs() < 0.01);
+        assert!((window("cubic", "1e-2", "1ms") - 12.247).abs() < 0.001);
         assert!(predict("gu05-3-12", &[]).is_err());
         assert!(predict("e=mc2", &[]).is_err());
     }

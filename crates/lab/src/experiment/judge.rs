@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::data::{Aggregate, Bounds, CheckSpec, Experiment, Value};
+use super::data::{Against, Aggregate, Bounds, CheckSpec, Experiment, Value};
 use super::metric::measure;
 use super::{Runs, equation};
 use crate::report::{Check, Verdict};
@@ -28,8 +28,13 @@ pub(super) fn checks(
 ) -> Result<Vec<Check>, String> {
     let due = experiment.check.iter().filter(|check| check.quick || !quick);
     due.map(|check| {
-        let measured = &runs[experiment.plan_name(&check.plan)?];
-        judge(check, measured).map_err(|message| format!("{}: {message}", check.what))
+        let plan = experiment.plan_name(&check.plan)?;
+        let other = match check.against.as_ref().map(|against| &against.plan) {
+            Some(named @ Some(_)) => experiment.plan_name(named)?,
+            _ => plan,
+        };
+        judge(check, &runs[plan], &runs[other])
+            .map_err(|message| format!("{}: {message}", check.what))
     })
     .collect()
 }
@@ -39,6 +44,9 @@ pub(super) fn checks(
 pub(super) fn well_formed(experiment: &Experiment) -> Result<(), String> {
     for check in &experiment.check {
         experiment.plan_name(&check.plan)?;
+        if let Some(against) = &check.against {
+            experiment.plan_name(&against.plan)?;
+        }
         let Bounds { at_least, at_most, near, within } = check.bounds();
         let limits = at_least.is_some() || at_most.is_some();
         let target = near.is_some() || check.equation.is_some() || !check.each.is_empty();
@@ -52,8 +60,8 @@ pub(super) fn well_formed(experiment: &Experiment) -> Result<(), String> {
     Ok(())
 }
 
-fn judge(check: &CheckSpec, measured: &[Measured]) -> Result<Check, String> {
-    let mut found = points(check, measured)?;
+fn judge(check: &CheckSpec, measured: &[Measured], other: &[Measured]) -> Result<Check, String> {
+    let mut found = points(check, measured, other)?;
     if let Some(aggregate) = check.aggregate {
         let values: Vec<f64> = found.iter().map(|found| found.value).collect();
         let one = match aggregate {
@@ -97,19 +105,24 @@ fn judge(check: &CheckSpec, measured: &[Measured]) -> Result<Check, String> {
 }
 
 /// The measurement at each point that the check is about, means over the seeds.
-fn points<'a>(check: &CheckSpec, measured: &'a [Measured]) -> Result<Vec<Found<'a>>, String> {
+fn points<'a>(
+    check: &CheckSpec,
+    measured: &'a [Measured],
+    other: &[Measured],
+) -> Result<Vec<Found<'a>>, String> {
     let mut found = Vec::new();
     for group in measured.chunk_by(|a, b| a.values == b.values) {
         let values = group[0].values.as_slice();
         if !matches(&check.only, values) {
             continue;
         }
-        let mut value = average(check, group)?;
-        if !check.against.is_empty() {
-            let there = average(check, counterpart(values, &check.against, measured))?;
-            let there = there.filter(|there| *there != 0.0);
-            value = value.zip(there).map(|(here, there)| here / there);
-        }
+        let value = match (average(check, group)?, &check.against) {
+            (Some(value), Some(against)) => {
+                let there = counterpart(values, against, other);
+                average(check, there)?.filter(|there| *there != 0.0).map(|there| value / there)
+            }
+            (value, _) => value,
+        };
         let expected = match (&check.by, &check.equation) {
             (Some(by), _) => {
                 let value = values.iter().find(|(name, _)| name == by).map(|(_, value)| value);
@@ -136,19 +149,22 @@ fn average(check: &CheckSpec, group: &[Measured]) -> Result<Option<f64>, String>
     Ok(mean(&sample))
 }
 
-/// The runs at the point that differs from the one of these values by `against` alone; none if
-/// there is no such point.
+/// The runs at the point that the one with these values is to be compared with; none if there is no
+/// such point.
 fn counterpart<'a>(
     values: &[(String, String)],
-    against: &BTreeMap<String, String>,
+    against: &Against,
     measured: &'a [Measured],
 ) -> &'a [Measured] {
-    let wanted = |(name, value): &(String, String)| {
-        (name.clone(), against.get(name).unwrap_or(value).clone())
+    let wanted = |name: &String| {
+        let here = values.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        against.only.get(name).or(here)
     };
-    let wanted: Vec<(String, String)> = values.iter().map(wanted).collect();
+    let same = |run: &Measured| {
+        run.values.iter().all(|(name, value)| wanted(name).is_none_or(|wanted| wanted == value))
+    };
     let mut groups = measured.chunk_by(|a, b| a.values == b.values);
-    groups.find(|group| group[0].values == wanted).unwrap_or_default()
+    groups.find(|group| same(&group[0])).unwrap_or_default()
 }
 
 fn verdict<'a>(check: &'a CheckSpec, found: &Found<'_>) -> (Verdict, Option<&'a str>) {

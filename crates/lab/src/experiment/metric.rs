@@ -21,8 +21,11 @@
 //! | `time_to:S` | seconds until the throughput first reaches the share S of the first link |
 //! | `tracking` | mean of 1 - |throughput - free| / free over the samples, free being what the flows of constant rate leave of the first link |
 //! | `response_up:S`, `response_down:S` | the longest time, s, from a rise or fall of what is free to the end of the first sample within the share 1 - S of it; up to the next change if there is none |
+//! | `window` | mean window, packets: whole packets delivered a second, times `rtt` |
+//! | `speed` | simulated packets a second of wall time |
 //! | `transfers_ms` | mean duration of short transfers, ms |
 
+use super::equation::PACKET_BITS;
 use farhaul_sim::{FlowReport, Report, indices};
 
 /// The measurement of that name; none where there is nothing to measure.
@@ -91,6 +94,12 @@ pub(super) fn measure(name: &str, report: &Report) -> Result<Option<f64>, String
             let means: Vec<f64> = flows.iter().filter_map(|flow| Some(flow.rtt_ms?.mean)).collect();
             crate::statistics::mean(&means)
         }
+        "window" => {
+            let rtts: Vec<f64> = flows.iter().filter_map(|flow| Some(flow.rtt_ms?.mean)).collect();
+            crate::statistics::mean(&rtts)
+                .map(|rtt| packets() * 1e6 / PACKET_BITS * rtt / 1e3 / flows.len() as f64)
+        }
+        "speed" => report.wall_seconds.map(|seconds| report.packets as f64 / seconds.max(1e-9)),
         "time_to" => {
             let share: f64 = rest.parse().map_err(|_| format!("'{name}': write time_to:0.9"))?;
             first_rate.and_then(|rate| time_to(report, share * rate))
