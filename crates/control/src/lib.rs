@@ -14,6 +14,7 @@ mod reno;
 mod tcp_like;
 mod udt;
 mod udt4;
+mod udt_module;
 
 pub use cubic::{Cubic, CubicRule};
 pub use law::{CustomMessage, Knobs, Law, SYN, SentPacket, Trace, View};
@@ -21,4 +22,5 @@ pub use registry::{LawInfo, Param, Spec, SpecError, laws};
 pub use reno::{Aimd, Reno};
 pub use tcp_like::{Rule, TcpLike};
 pub use udt::Udt;
+pub use udt_module::UdtModule;
 pub use udt4::Udt4;

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::{Cubic, Law, Reno, Udt, Udt4};
+use crate::{Cubic, Law, Reno, Udt, Udt4, UdtModule};
 
 /// A law that can be made by name.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +66,7 @@ impl Spec {
                 self.value("fast_convergence") != 0.0,
                 self.value("friendly") != 0.0,
             )),
+            "udt" if self.value("module") != 0.0 => Box::new(UdtModule::new(seed)),
             _ => Box::new(
                 Udt::new(
                     seed,

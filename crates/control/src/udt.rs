@@ -127,6 +127,13 @@ impl Udt {
                 help: "with noisy: share of packets that may be lost without reaction",
             },
             Param {
+                key: "module",
+                default: "false",
+                min: 0.0,
+                max: 1.0,
+                help: "as the author's ns-2 module of 2006 has it; the rest has no effect then",
+            },
+            Param {
                 key: "capacity_error",
                 default: "0",
                 min: -0.99,
@@ -212,7 +219,7 @@ fn longest_period_ns(view: &View) -> f64 {
 
 /// gu05 eq. 2-1: packets to add per SYN when `available` bits/s are free, for packets of `mss`
 /// bytes. Ten times the free bandwidth, ten times the increase.
-fn increase_per_syn(available: f64, mss: u32) -> f64 {
+pub(crate) fn increase_per_syn(available: f64, mss: u32) -> f64 {
     let step = if available > 0.0 { power_of_ten_above(available) / 1e9 } else { 0.0 };
     step.max(MIN_INCREASE) * 1500.0 / f64::from(mss.max(1))
 }

@@ -116,6 +116,9 @@ pub(super) struct CheckSpec {
     /// Whether it can be judged from the reduced version as well.
     #[serde(default = "yes")]
     pub quick: bool,
+    /// Whether it is judged in the full version.
+    #[serde(default = "yes")]
+    pub full: bool,
 }
 
 /// Another point to compare with.

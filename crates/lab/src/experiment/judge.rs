@@ -26,7 +26,7 @@ pub(super) fn checks(
     runs: &Runs,
     quick: bool,
 ) -> Result<Vec<Check>, String> {
-    let due = experiment.check.iter().filter(|check| check.quick || !quick);
+    let due = experiment.check.iter().filter(|check| if quick { check.quick } else { check.full });
     due.map(|check| {
         let plan = experiment.plan_name(&check.plan)?;
         let other = match check.against.as_ref().map(|against| &against.plan) {
