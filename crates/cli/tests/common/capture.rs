@@ -52,23 +52,32 @@ pub fn dissect(
 ) -> Result<Vec<Frame>, String> {
     let file = folder.join("session.pcap");
     fs::write(&file, pcap(seen, client, server)).expect("a file in the test's folder");
+    Ok(fields(&file, &FIELDS, &[])?.iter().map(|values| frame(values)).collect())
+}
+
+/// The values of `fields` in each frame of a capture file, as `tshark` prints them. `options` are
+/// more arguments for it. The error says why it cannot be run.
+pub fn fields(file: &Path, fields: &[&str], options: &[&str]) -> Result<Vec<Vec<String>>, String> {
     let mut command = Command::new("tshark");
-    command.arg("-n").arg("-r").arg(&file).args(["-T", "fields", "-E", "separator=|"]);
-    for field in FIELDS {
+    command.arg("-n").args(options).arg("-r").arg(file).args(["-T", "fields", "-E", "separator=|"]);
+    for field in fields {
         command.args(["-e", field]);
     }
     let output = command.output().map_err(|error| format!("tshark cannot be run: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(text.lines().map(frame).collect())
+    let values = |line: &str| {
+        let values: Vec<String> = line.split('|').map(str::to_owned).collect();
+        assert_eq!(values.len(), fields.len(), "{line}");
+        values
+    };
+    Ok(text.lines().map(values).collect())
 }
 
-fn frame(line: &str) -> Frame {
-    let fields: Vec<&str> = line.split('|').collect();
-    assert_eq!(fields.len(), FIELDS.len(), "{line}");
-    let text = |index: usize| (!fields[index].is_empty()).then(|| fields[index].to_owned());
+fn frame(fields: &[String]) -> Frame {
+    let text = |index: usize| Some(fields[index].clone()).filter(|text| !text.is_empty());
     Frame {
-        protocols: fields[0].to_owned(),
+        protocols: fields[0].clone(),
         control: text(1).map(|t| t == "1" || t == "True"),
         kind: text(2).and_then(|t| number(&t)),
         malformed: !fields[3].is_empty(),
