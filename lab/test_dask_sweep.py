@@ -76,10 +76,11 @@ exec {FARHAUL} "$@"
         self.assertIn("point 3 failed: out of order", ended.stderr)
         self.assertNotIn("point 5 failed", ended.stderr)
         self.assertTrue(os.path.exists(marker))
-        self.assertEqual(len(ended.stdout.strip().splitlines()), 6, ended.stdout)
+        rows = [line for line in ended.stdout.splitlines() if line.startswith(("5M", "10M"))]
+        self.assertEqual(len(rows), 4, ended.stdout)
 
     def test_a_bad_file(self):
-        ended = self.dask(self.write("bad.toml", "dur = 1\n"))
+        ended = self.dask(self.write("bad.toml", "duratoin = \"1s\"\n"))
         self.assertEqual(ended.returncode, 2)
         self.assertIn("did you mean", ended.stderr)
 
