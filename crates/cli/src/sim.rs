@@ -168,7 +168,11 @@ fn simulate(args: &RunArgs) -> Result<()> {
             write_figure(&path, &figure)?;
             Some(path)
         }
-        _ => None,
+        (Some(_), None) => {
+            eprintln!("no plot: the values of the variable that was swept last are no numbers");
+            None
+        }
+        (None, _) => None,
     };
     finish(args.scenario.name(), measured, plot, args.json)
 }

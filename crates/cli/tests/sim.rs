@@ -182,7 +182,9 @@ fn plots() {
     let ended = sim(at, &["run", "one.toml"]);
     assert!(ended.out.ends_with("plot: one.svg\n"), "{}", ended.out);
     assert!(fs::read_to_string(at.join("one.svg")).expect("a plot").starts_with("<svg"));
-    sim(at, &["run", "sweep.toml", "--plot", "points.png"]);
+    let ended = sim(at, &["run", "sweep.toml"]);
+    assert!(ended.errors.contains("no plot: the values"), "{}", ended.errors);
+    sim(at, &["run", "sweep.toml", "--plot", "points.png", "--set", "loss=[0.1%,1%]"]);
     assert!(fs::read(at.join("points.png")).expect("a plot").starts_with(b"\x89PNG"));
     fs::remove_file(at.join("one.svg")).expect("a file");
     sim(at, &["run", "one.toml", "--no-plot"]);
