@@ -8,7 +8,7 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(packages fmt lint test doc fuzz)
+[ ${#stages[@]} -gt 0 ] || stages=(packages fmt lint test doc fuzz simfuzz dask)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -70,6 +70,27 @@ stage_fuzz() {
             -max_total_time="${FUZZ_SECONDS:-5}" -verbosity=0 -print_final_stats=0) >"$log" 2>&1 ||
             { tail -40 "$log"; return 1; }
     done
+}
+
+# Random networks and flows, simulated; SIMFUZZ_SECONDS for longer.
+stage_simfuzz() {
+    cargo run --quiet --release -p farhaul-cli -- \
+        sim fuzz --runs 100000 --time "${SIMFUZZ_SECONDS:-20}s" --into "$(mktemp -d)"
+}
+
+# A sweep over a Dask cluster on this machine. Needs the packages of lab/requirements.txt.
+stage_dask() {
+    local target=${CARGO_TARGET_DIR:-target}
+    local venv=$target/dask-venv
+    if ! [ -e "$venv/complete" ]; then
+        python3 -m venv "$venv" >"$log" 2>&1 ||
+            { echo "skipped: no Python with venv: $(tail -1 "$log")"; return 0; }
+        "$venv/bin/pip" install --quiet --disable-pip-version-check -r lab/requirements.txt >"$log" 2>&1 ||
+            { echo "skipped: Dask cannot be installed: $(tail -1 "$log")"; return 0; }
+        touch "$venv/complete"
+    fi
+    cargo build --quiet --release -p farhaul-cli || return 1
+    FARHAUL=$(realpath "$target/release/farhaul") "$venv/bin/python" -m unittest -v lab/test_dask_sweep.py
 }
 
 failed=()

@@ -72,6 +72,9 @@ pub struct GatherArgs {
     /// Files with results; several may be in one
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// What the table is called; the scenario's title if not given
+    #[arg(long)]
+    name: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -174,7 +177,11 @@ fn simulate(args: &RunArgs) -> Result<()> {
             write_figure(&path, &figure)?;
             Some(path)
         }
-        _ => None,
+        (Some(_), None) => {
+            eprintln!("no plot: the values of the variable that was swept last are no numbers");
+            None
+        }
+        (None, _) => None,
     };
     let out: &mut dyn Write =
         if args.trace.takes_stdout() { &mut io::stderr() } else { &mut io::stdout() };
@@ -275,7 +282,8 @@ fn gather(args: &GatherArgs) -> Result<()> {
         let message = "a point is there twice: gather the results of one sweep".into();
         return Err(Failed { code: 2, message }.into());
     }
-    let name = measured.first().map_or(String::new(), |first| first.report.title.clone());
+    let title = || measured.first().map_or(String::new(), |first| first.report.title.clone());
+    let name = args.name.clone().unwrap_or_else(title);
     let table = sweep::summary(&name, &measured);
     output::emit(args.json, &table, |table| println!("{}", table.text()))
 }

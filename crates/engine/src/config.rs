@@ -45,7 +45,7 @@ pub struct Config {
     /// windows by itself below this.
     pub send_memory: usize,
     /// Bytes that received data may take until it is read; 512 MiB, half of it for the data
-    /// itself. What is not needed is not used.
+    /// itself, but room for 32 full packets at least. What is not needed is not used.
     pub receive_memory: usize,
     /// Congestion control law.
     pub law: Spec,

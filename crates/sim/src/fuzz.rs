@@ -159,9 +159,12 @@ fn inspect(scenario: &Scenario, simulation: &mut Simulation) -> Result<(), Strin
             }
             let Some(stats) = agent.stats(now) else { continue };
             let (held, instant) = (stats.instant.receive_memory, stats.instant);
-            let wrong = instant.send_buffer.0 > config.send_memory
-                || instant.receive_buffer.0 > config.receive_memory / 2
-                || held > config.receive_memory + BUFFER_SLACK;
+            // A window is of 32 packets at least, whatever the memory.
+            let least = 32 * config.mss as usize;
+            let most = (config.receive_memory / 2).max(least);
+            let wrong = instant.send_buffer.0 > config.send_memory.max(least)
+                || instant.receive_buffer.0 > most
+                || held > 2 * most + BUFFER_SLACK;
             if wrong {
                 return Err(format!("{name}: the {end} holds too much: {instant:?}"));
             }

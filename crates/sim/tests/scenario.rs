@@ -434,7 +434,7 @@ fn extremes_run() {
         format!("{LINK}corrupt = 1\nduplicate = 1\n{FLOW}"),
         format!("{LINK}queue = \"0p\"\n{FLOW}"),
         format!("{LINK}{FLOW}").replace("10M", "1"),
-        format!("{LINK}{FLOW}bytes = 5000\n").replace("10M", "18000000000000000000"),
+        format!("{LINK}{FLOW}bytes = 5000\n").replace("10M", "9000000000000000"),
         format!(
             "{LINK}{FLOW}options = {{ send_memory = \"1024GiB\", receive_memory = \"1024GiB\" }}\n"
         ),

@@ -164,8 +164,9 @@ impl Writer {
             }
             6 => format!("\"poisson:mean={}\"", every + self.rng.below(1_000)),
             _ => {
+                // A sender that is alone and backs off needs a minute for each of them.
                 let first = 1 + self.rng.below(50);
-                format!("\"list:{first},{}-{}\"", first + 2, first + 3 + self.rng.below(40))
+                format!("\"list:{first},{}-{}\"", first + 2, first + 3 + self.rng.below(6))
             }
         }
     }

@@ -38,7 +38,7 @@ const CASE: &str = "case";
 /// The most points that a plan may have.
 const MOST_POINTS: u64 = 1_000_000;
 /// The most links and flows that all its points may have together.
-const MOST_PARTS: usize = 20_000_000;
+const MOST_PARTS: usize = 5_000_000;
 /// After so many problems the rest of a sweep is not looked at.
 const ENOUGH_PROBLEMS: usize = 1_000;
 

@@ -62,7 +62,8 @@ pub struct Delivery {
     pub acked: u64,
     /// Segments of which it is new that they have arrived.
     pub delivered: u64,
-    /// The round trip of the latest of them, if it was sent once.
+    /// The round trip of the latest of them, if it was sent once and did not have to wait for one
+    /// that was sent again to be acknowledged.
     pub rtt: Option<Duration>,
 }
 
@@ -106,7 +107,7 @@ impl Scoreboard {
         blocks: impl Iterator<Item = Range<u64>>,
     ) -> Delivery {
         let mut delivery = Delivery::default();
-        let mut latest = None;
+        let (mut latest, mut repaired) = (None, false);
         while self.una < next {
             let Some(sent) = self.sent.pop_front() else { break };
             self.una += 1;
@@ -118,7 +119,13 @@ impl Scoreboard {
             self.lost -= u64::from(sent.flags & LOST != 0);
             self.resent -= u64::from(sent.flags & RESENT != 0);
             delivery.delivered += 1;
+            repaired |= sent.flags & AMBIGUOUS != 0;
             latest = Some(sent);
+        }
+        if repaired {
+            // What is acknowledged behind the hole may have arrived long ago, and the ACKs that told
+            // so are lost: its time is that of the repair.
+            latest = None;
         }
         self.ranges.remove_before(self.una);
         let (una, end) = (self.una, self.end());

@@ -61,6 +61,16 @@ fn losses_are_found_in_runs_and_sent_again_in_order() {
 }
 
 #[test]
+fn the_wait_for_a_repair_is_no_round_trip() {
+    let mut board = sent(6);
+    board.lose_all();
+    assert_eq!(board.resend_lost(), Some(0));
+    // The others had arrived; no ACK had come through.
+    let (delivery, _) = ack(&mut board, 6, &[]);
+    assert_eq!((delivery.acked, delivery.delivered, delivery.rtt), (6, 6, None));
+}
+
+#[test]
 fn a_retransmission_is_lost_when_three_sent_after_it_have_arrived() {
     let mut board = sent(6);
     ack(&mut board, 0, &[1..6]);

@@ -1,0 +1,215 @@
+//! `farhaul sim`: its JSON, its exit codes, its files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Map, Value};
+
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    errors: String,
+}
+
+/// Runs `farhaul sim` in `directory`.
+fn sim(directory: &Path, args: &[&str]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    let output = command.arg("sim").args(args).current_dir(directory).output().expect("it starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ended { code: output.status.code(), out: text(output.stdout), errors: text(output.stderr) }
+}
+
+/// The JSON that it prints.
+fn json(directory: &Path, args: &[&str]) -> Value {
+    let ended = sim(directory, args);
+    assert_eq!(ended.code, Some(0), "{args:?}: {}", ended.errors);
+    serde_json::from_str(&ended.out)
+        .unwrap_or_else(|error| panic!("{args:?}: {error}: {}", ended.out))
+}
+
+/// A directory with two scenarios: `one.toml`, and `sweep.toml` with eight points.
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let link =
+        "[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"$rate\"\ndelay = \"5ms\"\nloss = \"$loss\"\n";
+    let flows = "[[flow]]\nname = \"x\"\nfrom = \"a\"\nto = \"b\"\n\
+        [[flow]]\nname = \"y\"\nfrom = \"a\"\nto = \"b\"\nprotocol = \"tcp-newreno\"\nbytes = 50000\n";
+    let one = format!(
+        "title = \"Two\"\nduration = \"2s\"\nsample = \"100ms\"\ntcp_friendliness = \"tcp-newreno\"\n\
+         [set]\nrate = \"5M\"\nloss = \"none\"\n{link}{flows}"
+    );
+    let sweep = format!(
+        "duration = \"1s\"\n[sweep]\nrate = [\"5M\", \"10M\"]\nloss = [\"none\", \"1%\"]\nseeds = 2\n{link}{flows}"
+    );
+    fs::write(directory.path().join("one.toml"), one).expect("a file");
+    fs::write(directory.path().join("sweep.toml"), sweep).expect("a file");
+    directory
+}
+
+fn object<'a>(value: &'a Value, keys: &[&str]) -> &'a Map<String, Value> {
+    let object = value.as_object().unwrap_or_else(|| panic!("no object: {value}"));
+    for key in keys {
+        assert!(object.contains_key(*key), "no '{key}' in {value}");
+    }
+    object
+}
+
+#[test]
+fn the_json_of_a_run() {
+    let directory = directory();
+    let report = json(directory.path(), &["run", "one.toml", "--json", "--no-plot"]);
+    object(&report, &["flows", "links", "indices", "events", "packets", "wall_seconds", "seed"]);
+    object(&report, &["point", "values", "title", "duration_s", "sample_s", "measured_s"]);
+    let flow = &report["flows"][0];
+    let keys =
+        ["name", "protocol", "cc", "start_s", "stop_s", "bytes", "throughput_bps", "loss_rate"];
+    object(flow, &keys);
+    object(&flow["rtt_ms"], &["min", "mean", "max"]);
+    assert_eq!(flow["series"].as_array().map(Vec::len), Some(20));
+    assert_eq!(
+        (&flow["name"], &flow["protocol"], &flow["cc"]),
+        (&"x".into(), &"udt".into(), &"udt".into())
+    );
+    assert_eq!(report["flows"][1]["bytes"], 50_000);
+    object(&report["links"][0], &["name", "utilisation", "drops"]);
+    object(&report["links"][0]["queue"], &["mean", "max"]);
+    let indices = ["efficiency_bps", "jain", "stability", "tcp_friendliness"];
+    object(&report["indices"], &indices);
+    assert_eq!(report["seed"], 1);
+}
+
+#[test]
+fn a_run_repeats_but_for_its_wall_time() {
+    let directory = directory();
+    let run = |seed| {
+        let mut report =
+            json(directory.path(), &["run", "one.toml", "--json", "--no-plot", "--seed", seed]);
+        let wall = report.as_object_mut().expect("an object").remove("wall_seconds");
+        assert!(wall.is_some_and(|wall| wall.as_f64().is_some_and(|wall| wall > 0.0)));
+        report
+    };
+    assert_eq!(run("3"), run("3"));
+    assert_eq!(run("4")["seed"], 4);
+}
+
+#[test]
+fn points_gathered_are_the_table_of_the_sweep() {
+    let directory = directory();
+    let at = directory.path();
+    let whole = json(at, &["run", "sweep.toml", "--json", "--no-plot"]);
+    object(&whole, &["scenario", "points", "table"]);
+    assert_eq!(whole["points"].as_array().map(Vec::len), Some(8));
+    // In any order, some in one file.
+    let mut files = [String::new(), String::new()];
+    for point in (0..8).rev() {
+        let number = point.to_string();
+        let args = ["run", "sweep.toml", "--json", "--no-plot", "--jobs", "1", "--point", &number];
+        let ended = sim(at, &args);
+        assert_eq!(ended.code, Some(0), "{}", ended.errors);
+        files[point % 2].push_str(&ended.out);
+    }
+    fs::write(at.join("even"), &files[0]).expect("a file");
+    fs::write(at.join("odd"), &files[1]).expect("a file");
+    let table = json(at, &["gather", "odd", "even", "--name", "sweep", "--json"]);
+    assert_eq!(table, whole["table"]);
+    assert_eq!(table["rows"].as_array().map(Vec::len), Some(4));
+    let text = sim(at, &["gather", "odd", "even"]);
+    assert!(text.out.contains("throughput"), "{}", text.out);
+    // What is no result of such a run.
+    let twice = sim(at, &["gather", "odd", "odd"]);
+    assert_eq!(twice.code, Some(2), "{}", twice.errors);
+    fs::write(at.join("other"), "{}").expect("a file");
+    let other = sim(at, &["gather", "other"]);
+    assert_eq!(other.code, Some(2));
+    assert!(other.errors.contains("no result of"), "{}", other.errors);
+    assert_eq!(sim(at, &["gather", "nowhere"]).code, Some(2));
+}
+
+#[test]
+fn variables_and_lists_from_the_command_line() {
+    let directory = directory();
+    let at = directory.path();
+    let sets = ["--set", "rate=2M", "--set", "loss=[none, 1%, 2%]"];
+    let checked = json(at, &[&["check", "one.toml", "--json"][..], &sets].concat());
+    assert_eq!((&checked["points"], &checked["variables"][0]), (&3.into(), &"loss".into()));
+    let last = [&["run", "one.toml", "--json", "--no-plot", "--point", "2"][..], &sets].concat();
+    let report = json(at, &last);
+    assert_eq!(report["values"], serde_json::json!([["loss", "2%"]]));
+    assert_eq!(report["links"][0]["rate_bps"], 2e6);
+}
+
+#[test]
+fn what_is_checked() {
+    let directory = directory();
+    let ended = sim(directory.path(), &["check", "one.toml"]);
+    assert_eq!((ended.code, &*ended.out), (Some(0), "one: 2 nodes, 2 links, 2 flows, 2 s\n"));
+    let ended = sim(directory.path(), &["check", "sweep.toml"]);
+    assert!(ended.out.ends_with("8 runs over rate, loss, 2 of each\n"), "{}", ended.out);
+}
+
+#[test]
+fn exit_codes() {
+    let directory = directory();
+    let at = directory.path();
+    fs::write(at.join("bad.toml"), "duration = \"1s\"\nlinks = 1\n").expect("a file");
+    fs::write(at.join("binary.toml"), [0xff, 0xfe, 0, 1]).expect("a file");
+    let cases: [(&[&str], &str); 11] = [
+        (&["run", "bad.toml"], "line 2: the scenario has no key 'links'; did you mean 'link'?"),
+        (&["check", "bad.toml"], "line 2"),
+        (&["run", "nowhere.toml"], "nowhere.toml"),
+        (&["run", "binary.toml"], "binary.toml"),
+        (&["run"], "FILE"),
+        (&["run", "one.toml", "--set", "rate"], "NAME=VALUE"),
+        (&["run", "one.toml", "--set", "rats=5M"], "did you mean 'rate'?"),
+        (&["run", "one.toml", "--seed", "x"], "--seed"),
+        (&["run", "sweep.toml", "--point", "8"], "the last one is 7"),
+        (&["run", "one.toml", "--plot", "x.gif"], ".svg or a .png"),
+        (&["run", "one.toml", "--plot", "x.svg", "--no-plot"], "cannot be used"),
+    ];
+    for (args, text) in cases {
+        let ended = sim(at, args);
+        assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.errors);
+        assert!(ended.errors.contains(text), "{args:?}: {}", ended.errors);
+        assert!(ended.out.is_empty(), "{args:?}: {}", ended.out);
+    }
+}
+
+#[test]
+fn plots() {
+    let directory = directory();
+    let at = directory.path();
+    let ended = sim(at, &["run", "one.toml"]);
+    assert!(ended.out.ends_with("plot: one.svg\n"), "{}", ended.out);
+    assert!(fs::read_to_string(at.join("one.svg")).expect("a plot").starts_with("<svg"));
+    let ended = sim(at, &["run", "sweep.toml"]);
+    assert!(ended.errors.contains("no plot: the values"), "{}", ended.errors);
+    sim(at, &["run", "sweep.toml", "--plot", "points.png", "--set", "loss=[0.1%,1%]"]);
+    assert!(fs::read(at.join("points.png")).expect("a plot").starts_with(b"\x89PNG"));
+    fs::remove_file(at.join("one.svg")).expect("a file");
+    sim(at, &["run", "one.toml", "--no-plot"]);
+    assert!(!at.join("one.svg").exists());
+}
+
+#[test]
+fn ready_made_scenarios_are_right() {
+    let directory = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios"));
+    let mut count = 0;
+    for entry in fs::read_dir(&directory).expect("the directory") {
+        let path = entry.expect("an entry").path();
+        let checked = json(&directory, &["check", &path.display().to_string(), "--json"]);
+        assert!(checked["points"].as_u64().is_some_and(|points| points > 0), "{checked}");
+        count += 1;
+    }
+    assert!(count >= 10, "{count}");
+}
+
+#[test]
+fn random_scenarios_can_be_repeated_and_written() {
+    let directory = directory();
+    let at = directory.path();
+    let found = json(at, &["fuzz", "--runs", "5", "--seed", "3", "--json"]);
+    assert_eq!((&found["runs"], found["failures"].as_array().map(Vec::len)), (&5.into(), Some(0)));
+    assert_eq!(sim(at, &["fuzz", "--seed", "3", "--runs", "1", "--write"]).out, "./fuzz-3.toml\n");
+    assert_eq!(sim(at, &["check", "fuzz-3.toml"]).code, Some(0));
+}
