@@ -249,7 +249,9 @@ impl Connection {
     fn lose(&mut self, now: Time, ranges: &[LossRange]) -> bool {
         // A report that comes sooner after a retransmission left before that could arrive.
         let steady = self.rtt.smoothed().saturating_sub(self.rtt.variation());
-        let fresh = self.rtt.min().map_or(steady, |least| least.max(steady));
+        // On a path of constant delay the peer repeats its report (after RTT + SYN) just when what
+        // was sent again after the law's pause of a SYN arrives: half a SYN tells the two apart.
+        let fresh = self.rtt.min().map_or(steady, |least| least.max(steady)) + SYN / 2;
         let mut valid = true;
         let mut lost = Vec::new();
         for range in ranges {

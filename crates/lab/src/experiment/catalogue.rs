@@ -5,6 +5,16 @@ use super::Experiment;
 /// The files, in the order to present them.
 const FILES: &[&str] = &[
     include_str!("../../experiments/gu-4-2.toml"),
+    include_str!("../../experiments/gu-4-11.toml"),
+    include_str!("../../experiments/gu-4-12.toml"),
+    include_str!("../../experiments/gu-4-13.toml"),
+    include_str!("../../experiments/gu-4-14.toml"),
+    include_str!("../../experiments/gu-4-15.toml"),
+    include_str!("../../experiments/gu-4-16.toml"),
+    include_str!("../../experiments/gu-3-time.toml"),
+    include_str!("../../experiments/gu-3-12.toml"),
+    include_str!("../../experiments/gu-3-19.toml"),
+    include_str!("../../experiments/gu-3-error.toml"),
     include_str!("../../experiments/trust-theory.toml"),
     include_str!("../../experiments/trust-ns3.toml"),
     include_str!("../../experiments/trust-relay.toml"),

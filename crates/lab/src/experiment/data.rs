@@ -104,6 +104,8 @@ pub(super) struct CheckSpec {
     pub each: BTreeMap<String, f64>,
     /// The equation that predicts the value, see `equation.rs`.
     pub equation: Option<String>,
+    /// At most so many times what is published or predicted.
+    pub at_most_times: Option<f64>,
     /// The published statement, as a reader shall see it.
     #[serde(default)]
     pub published: String,
@@ -142,6 +144,8 @@ pub(super) struct Bounds {
     /// Around this value, or a published or predicted one, by the share `within`.
     pub near: Option<f64>,
     pub within: Option<f64>,
+    /// Up to so many times a published or predicted value.
+    pub at_most_times: Option<f64>,
 }
 
 /// A deviation that has an explanation: where, how far, and why.
@@ -155,6 +159,7 @@ pub(super) struct Known {
     pub at_most: Option<f64>,
     pub near: Option<f64>,
     pub within: Option<f64>,
+    pub at_most_times: Option<f64>,
     pub because: String,
 }
 
@@ -166,6 +171,8 @@ pub(super) enum Aggregate {
     Max,
     Mean,
     Sum,
+    /// The largest over the smallest.
+    Spread,
 }
 
 /// A chart.
@@ -288,15 +295,15 @@ impl Experiment {
 
 impl CheckSpec {
     pub(super) fn bounds(&self) -> Bounds {
-        let CheckSpec { at_least, at_most, near, within, .. } = *self;
-        Bounds { at_least, at_most, near, within }
+        let CheckSpec { at_least, at_most, near, within, at_most_times, .. } = *self;
+        Bounds { at_least, at_most, near, within, at_most_times }
     }
 }
 
 impl Known {
     pub(super) fn bounds(&self) -> Bounds {
-        let Known { at_least, at_most, near, within, .. } = *self;
-        Bounds { at_least, at_most, near, within }
+        let Known { at_least, at_most, near, within, at_most_times, .. } = *self;
+        Bounds { at_least, at_most, near, within, at_most_times }
     }
 }
 

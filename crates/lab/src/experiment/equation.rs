@@ -23,7 +23,21 @@ pub(super) fn predict(name: &str, values: &[(String, String)]) -> Result<f64, St
     };
     match name {
         // gu05 equation 3-12: throughput at the equilibrium, Mb/s.
-        "gu05-3-12" => Ok(stable_rate(value("rate")?, value("loss")?) / 1e6),
+        "gu05-3-12" => {
+            let loss = value("loss")?;
+            let stage = |increase: f64| 3.0 * (increase / loss).sqrt();
+            Ok(stable_rate(value("rate")?, stage) / 1e6)
+        }
+        // The same, Mb/s, without the approximation of 3-10, and with the SYN interval's silence that
+        // follows each congestion event (gu05 section 3.5.1), which 3-4 leaves out.
+        "gu05-3-10" => {
+            let loss = value("loss")?;
+            let stage = |increase: f64| {
+                4.5 * (-increase + (increase * increase + 4.0 / 9.0 * increase / loss).sqrt())
+            };
+            let rate = stable_rate(value("rate")?, stage);
+            Ok(rate / (1.0 + loss * rate * SYN / PACKET_BITS) / 1e6)
+        }
         // The simple model of TCP's throughput of gu05 equation 3-18, Mb/s.
         "mathis" => Ok((1.5 / value("loss")?).sqrt() * PACKET_BITS / value("rtt")? / 1e6),
         // Mean windows in packets. Reno with an ACK for each packet, losses at equal distances
@@ -45,16 +59,20 @@ pub(super) fn predict(name: &str, values: &[(String, String)]) -> Result<f64, St
             let cubic = 1.054 * (value("rtt")? / value("loss")?).powf(0.75);
             Ok(cubic.max((1.5 / value("loss")?).sqrt()))
         }
+        // What a flow that estimates the capacity rightly, and one that estimates it 1 + error times
+        // too high, may get at most, the larger share over the smaller (gu05 end of section 3.4).
+        "gu05-3-error" => Ok(most_unequal(value("error")?)),
         _ => Err(format!("there is no equation '{name}'")),
     }
 }
 
-/// gu05 equation 3-12 in bits/s (3-13 as printed is ten times too large against it).
+/// Throughput at equilibrium in bits/s. `stage`: packets a SYN interval at the equilibrium of a stage
+/// of that increase, as in gu05 equation 3-12 (3-13 as printed is ten times too large against it).
 ///
 /// The equilibrium of stage k counts where it lies within the stage, which is while 10^(e-k-1) to
 /// 10^(e-k) bits/s are free. Between a stage whose equilibrium lies above it and the next, whose
 /// equilibrium lies below, the rate is held at the border of the two.
-fn stable_rate(capacity: f64, loss: f64) -> f64 {
+fn stable_rate(capacity: f64, stage: impl Fn(f64) -> f64) -> f64 {
     let mut power = 1.0;
     while power < capacity {
         power *= 10.0;
@@ -63,7 +81,7 @@ fn stable_rate(capacity: f64, loss: f64) -> f64 {
     loop {
         // Increase a SYN interval at this stage, packets (3-11): 10^(e - k - 9).
         let increase = power / 1e9;
-        let equilibrium = 3.0 / loss.sqrt() * increase.sqrt() * PACKET_BITS / SYN;
+        let equilibrium = stage(increase) * PACKET_BITS / SYN;
         let end = capacity - power / 10.0;
         if equilibrium <= end || power < 10.0 {
             return equilibrium.clamp(begin, capacity);
@@ -78,6 +96,21 @@ fn padhye(p: f64, rtt: f64, b: f64) -> f64 {
     let rto = rtt + MIN_RTO;
     let time_outs = rto * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);
     rtt / (rtt * (2.0 * b * p / 3.0).sqrt() + time_outs)
+}
+
+/// The bound of gu05 section 3.4 for an error above -0.9 and below 9. (The last row's condition is
+/// printed as epsilon <= 0.5 for epsilon <= -0.5.)
+fn most_unequal(error: f64) -> f64 {
+    if error >= 1.0 {
+        10f64.sqrt()
+    } else if error > 0.0 {
+        let middle = 11.0 + 2.0 * 10f64.sqrt();
+        (middle + 9.0 * error) / (middle - 9.0 * error)
+    } else if error > -0.5 {
+        1.0
+    } else {
+        -error / (1.0 + error)
+    }
 }
 
 #[cfg(test)]
@@ -109,6 +142,9 @@ mod tests {
         assert!((window("cubic", "1e-4", "100ms") - 187.43).abs() < 0.01);
         assert!((window("cubic", "1e-2", "1ms") - 12.247).abs() < 0.001);
         assert!(predict("gu05-3-12", &[]).is_err());
+        for (error, bound) in [(5.0, 3.162), (1.0, 3.162), (0.5, 1.702), (-0.3, 1.0), (-0.8, 4.0)] {
+            assert!((most_unequal(error) - bound).abs() < 1e-3, "{error}");
+        }
         assert!(predict("e=mc2", &[]).is_err());
     }
 }

@@ -47,10 +47,10 @@ pub(super) fn well_formed(experiment: &Experiment) -> Result<(), String> {
         if let Some(against) = &check.against {
             experiment.plan_name(&against.plan)?;
         }
-        let Bounds { at_least, at_most, near, within } = check.bounds();
+        let Bounds { at_least, at_most, near, within, at_most_times } = check.bounds();
         let limits = at_least.is_some() || at_most.is_some();
         let target = near.is_some() || check.equation.is_some() || !check.each.is_empty();
-        if !(limits || target && within.is_some()) {
+        if !(limits || target && within.or(at_most_times).is_some()) {
             return Err(format!("check '{}' expects nothing", check.what));
         }
         if check.each.is_empty() != check.by.is_none() {
@@ -69,6 +69,13 @@ fn judge(check: &CheckSpec, measured: &[Measured], other: &[Measured]) -> Result
             Aggregate::Max => values.iter().copied().reduce(f64::max),
             Aggregate::Mean => mean(&values),
             Aggregate::Sum => Some(values.iter().sum()),
+            Aggregate::Spread => {
+                let (low, high) = (
+                    values.iter().copied().reduce(f64::min),
+                    values.iter().copied().reduce(f64::max),
+                );
+                low.zip(high).filter(|(low, _)| *low > 0.0).map(|(low, high)| high / low)
+            }
         };
         // The point where it is so is worth telling.
         let place = found.iter().find(|found| Some(found.value) == one);
@@ -182,12 +189,16 @@ fn verdict<'a>(check: &'a CheckSpec, found: &Found<'_>) -> (Verdict, Option<&'a 
 }
 
 fn holds(bounds: &Bounds, found: &Found<'_>) -> bool {
-    let Bounds { at_least, at_most, near, within } = *bounds;
+    let Bounds { at_least, at_most, near, within, at_most_times } = *bounds;
     let near = near.or(found.expected);
     at_least.is_none_or(|least| found.value >= least)
         && at_most.is_none_or(|most| found.value <= most)
         && match (near, within) {
             (Some(near), Some(share)) => (found.value - near).abs() <= share * near.abs(),
+            _ => true,
+        }
+        && match (near, at_most_times) {
+            (Some(near), Some(times)) => found.value <= times * near,
             _ => true,
         }
 }
@@ -214,11 +225,12 @@ fn published(check: &CheckSpec) -> String {
 }
 
 fn tolerance(bounds: &Bounds) -> String {
-    let Bounds { at_least, at_most, within, .. } = bounds;
+    let Bounds { at_least, at_most, within, at_most_times, .. } = bounds;
     let parts = [
         at_least.map(|least| format!("at least {}", significant(least))),
         at_most.map(|most| format!("at most {}", significant(most))),
         within.map(|share| format!("within {}%", significant(share * 100.0))),
+        at_most_times.map(|times| format!("at most {} times", significant(times))),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
