@@ -73,9 +73,9 @@ impl Experiment {
                 Ground::Relay => {
                     let repeats = if options.quick { 1 } else { REPEATS };
                     let done = relay::run(&plan, repeats, &watch, options.stop)?;
-                    done.map(|(measured, more)| {
-                        notes.extend(more);
-                        measured
+                    done.map(|real| {
+                        notes.extend(real.notes);
+                        real.measured
                     })
                 }
             };

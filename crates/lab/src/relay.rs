@@ -21,6 +21,15 @@ const WRITE: usize = 1 << 18;
 /// Bytes of headers of a UDT packet.
 const HEADERS: u32 = 44;
 
+/// What a plan on real sockets has given.
+#[derive(Clone, Debug)]
+pub struct Real {
+    /// A run for each point.
+    pub measured: Vec<Measured>,
+    /// What there is to know about the repeats, a line each.
+    pub notes: Vec<String>,
+}
+
 /// What the relay is to do, and for how long.
 #[derive(Clone, Debug)]
 struct Task {
@@ -42,7 +51,7 @@ pub fn run(
     repeats: u32,
     watch: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
-) -> Result<Option<(Vec<Measured>, Vec<String>)>, String> {
+) -> Result<Option<Real>, String> {
     let runs = plan.points() * u64::from(repeats.max(1));
     let mut all: Vec<Vec<(Measured, Counted)>> = vec![Vec::new(); plan.points() as usize];
     // Repeats of one point lie far apart, so that what disturbs for a while meets but one of them.
@@ -72,7 +81,7 @@ pub fn run(
         let at = (runs.len() - 1) / 2;
         runs.into_iter().nth(at).map(|(measured, _)| measured)
     };
-    Ok(Some((all.into_iter().filter_map(middle).collect(), notes)))
+    Ok(Some(Real { measured: all.into_iter().filter_map(middle).collect(), notes }))
 }
 
 /// Whether a scenario can be run so.
@@ -322,7 +331,7 @@ mod tests {
     fn a_scenario_runs_on_real_sockets() {
         let plan = Plan::parse(TEXT, &[], None).unwrap();
         let stop = AtomicBool::new(false);
-        let (measured, notes) = run(&plan, 1, &|_| {}, &stop).unwrap().unwrap();
+        let Real { measured, notes } = run(&plan, 1, &|_| {}, &stop).unwrap().unwrap();
         let report = &measured[0].report;
         assert_eq!((measured.len(), report.flows[0].series.len(), notes.len()), (1, 7, 2));
         let rate = report.flows[0].throughput_bps;
