@@ -3,7 +3,16 @@
 use super::Experiment;
 
 /// The files, in the order to present them.
-const FILES: &[&str] = &[include_str!("../../experiments/gu-4-2.toml")];
+const FILES: &[&str] = &[
+    include_str!("../../experiments/gu-4-2.toml"),
+    include_str!("../../experiments/gu-4-3.toml"),
+    include_str!("../../experiments/gu-4-4.toml"),
+    include_str!("../../experiments/gu-4-6.toml"),
+    include_str!("../../experiments/gu-4-7.toml"),
+    include_str!("../../experiments/gu-4-8.toml"),
+    include_str!("../../experiments/gu-t4-1.toml"),
+    include_str!("../../experiments/gu-t4-2.toml"),
+];
 
 /// The experiments, in the order to present them.
 ///

@@ -11,7 +11,7 @@
 //! | `utilisation`, `utilisation:L` | of the first link, of link L |
 //! | `fairness`, `fairness:F` | Jain's index of all bulk flows, of the flows F… |
 //! | `stability`, `stability:F` | the same for the stability index |
-//! | `oscillation`, `oscillation:F` | the stability index of what arrives, in whatever order, where `stability` takes what is delivered in order |
+//! | `arrival_fairness`, `arrival_stability`, with `:F` | the same indices of what arrives, in whatever order; the others take what is delivered in order |
 //! | `friendliness` | the TCP friendliness index |
 //! | `loss`, `retransmitted` | share of the data packets sent |
 //! | `lost` | data packets lost |
@@ -73,10 +73,15 @@ pub(super) fn measure(name: &str, report: &Report) -> Result<Option<f64>, String
                 flows.iter().map(|f| measured(report, f, &f.series)).collect();
             indices::stability(&samples)
         }
-        "oscillation" => {
+        "arrival_fairness" | "arrival_stability" => {
             let samples: Vec<&[f64]> =
                 flows.iter().map(|f| measured(report, f, &f.arrivals)).collect();
-            indices::stability(&samples)
+            if kind == "arrival_stability" {
+                indices::stability(&samples)
+            } else {
+                let sums: Vec<f64> = samples.iter().map(|samples| samples.iter().sum()).collect();
+                indices::jain(&sums)
+            }
         }
         "friendliness" => report.indices.tcp_friendliness,
         "loss" => of_sent(lost),
