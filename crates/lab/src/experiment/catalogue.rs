@@ -5,6 +5,13 @@ use super::Experiment;
 /// The files, in the order to present them.
 const FILES: &[&str] = &[
     include_str!("../../experiments/gu-4-2.toml"),
+    include_str!("../../experiments/gu-4-3.toml"),
+    include_str!("../../experiments/gu-4-4.toml"),
+    include_str!("../../experiments/gu-4-6.toml"),
+    include_str!("../../experiments/gu-4-7.toml"),
+    include_str!("../../experiments/gu-4-8.toml"),
+    include_str!("../../experiments/gu-t4-1.toml"),
+    include_str!("../../experiments/gu-t4-2.toml"),
     include_str!("../../experiments/gu-4-11.toml"),
     include_str!("../../experiments/gu-4-12.toml"),
     include_str!("../../experiments/gu-4-13.toml"),

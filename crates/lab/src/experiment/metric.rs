@@ -12,7 +12,7 @@
 //! | `utilisation`, `utilisation:L` | of the first link, of link L |
 //! | `fairness`, `fairness:F` | Jain's index of all bulk flows, of the flows F… |
 //! | `stability`, `stability:F` | the same for the stability index |
-//! | `oscillation`, `oscillation:F` | the stability index of what arrives, in whatever order, where `stability` takes what is delivered in order |
+//! | `arrival_fairness`, `arrival_stability`, with `:F` | the same indices of what arrives, in whatever order; the others take what is delivered in order |
 //! | `friendliness` | the TCP friendliness index |
 //! | `loss`, `retransmitted` | share of the data packets sent |
 //! | `lost` | data packets lost |
@@ -81,10 +81,15 @@ pub(super) fn measure(name: &str, report: &Report) -> Result<Option<f64>, String
                 flows.iter().map(|f| measured(report, f, &f.series)).collect();
             indices::stability(&samples)
         }
-        "oscillation" => {
+        "arrival_fairness" | "arrival_stability" => {
             let samples: Vec<&[f64]> =
                 flows.iter().map(|f| measured(report, f, &f.arrivals)).collect();
-            indices::stability(&samples)
+            if kind == "arrival_stability" {
+                indices::stability(&samples)
+            } else {
+                let sums: Vec<f64> = samples.iter().map(|samples| samples.iter().sum()).collect();
+                indices::jain(&sums)
+            }
         }
         "friendliness" => report.indices.tcp_friendliness,
         "loss" => of_sent(lost),
@@ -196,4 +201,37 @@ fn response(report: &Report, rate: f64, share: f64, rises: bool) -> Option<f64> 
             taken as f64 * report.sample_s
         })
         .reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(text: &str) -> Report {
+        let plan = farhaul_sim::Plan::parse(text, &[], None).expect("a plan");
+        let mut run = plan.point(0).expect("a point").scenario.start();
+        while run.step() {}
+        run.finish()
+    }
+
+    #[test]
+    fn of_a_flow_beside_a_constant_rate() {
+        let report = report(
+            "duration = \"10s\"\nsample = \"500ms\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
+             rate = \"10M\"\ndelay = \"5ms\"\n[[flow]]\nname = \"udt\"\nfrom = \"a\"\nto = \"b\"\n\
+             [[flow]]\nprotocol = \"cbr\"\nfrom = \"a\"\nto = \"b\"\n\
+             schedule = [\"0s:0\", \"4s:5M\", \"7s:0\"]\n",
+        );
+        let value = |name: &str| measure(name, &report).expect("a name").expect("a value");
+        assert!((0.5..=1.0).contains(&value("tracking")), "{}", value("tracking"));
+        // It yields at once; what it takes back, it takes until the next change at most.
+        assert!(value("response_down:0.8") <= 1.0, "{}", value("response_down:0.8"));
+        assert!((0.5..=3.0).contains(&value("response_up:0.8")), "{}", value("response_up:0.8"));
+        assert_eq!(value("arrival_fairness"), 1.0);
+        assert!(measure("response_up:x", &report).is_err());
+        // What has arrived has been delivered by the end, but for the last gap.
+        let sum = |series: &[f64]| series.iter().sum::<f64>();
+        let flow = &report.flows[0];
+        assert!((sum(&flow.arrivals) / sum(&flow.series) - 1.0).abs() < 0.02);
+    }
 }
