@@ -8,7 +8,7 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(packages fmt lint test doc fuzz simfuzz dask)
+[ ${#stages[@]} -gt 0 ] || stages=(packages fmt lint test doc fuzz simfuzz lab dask)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -76,6 +76,13 @@ stage_fuzz() {
 stage_simfuzz() {
     cargo run --quiet --release -p farhaul-cli -- \
         sim fuzz --runs 100000 --time "${SIMFUZZ_SECONDS:-20}s" --into "$(mktemp -d)"
+}
+
+# The reduced version of every experiment, and the page of all.
+stage_lab() {
+    local out=${CARGO_TARGET_DIR:-target}/lab-quick
+    rm -rf "$out"
+    cargo run --quiet --release -p farhaul-cli -- lab report --quick --out "$out"
 }
 
 # A sweep over a Dask cluster on this machine. Needs the packages of lab/requirements.txt.
