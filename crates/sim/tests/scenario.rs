@@ -355,7 +355,8 @@ fn indices_of_a_run() {
     let indices = report.indices;
     let sum = udt.throughput_bps + tcp.throughput_bps;
     assert!((indices.efficiency_bps - sum).abs() < 1.0, "{indices:?}");
-    let squares = udt.throughput_bps.powi(2) + tcp.throughput_bps.powi(2);
+    let square = |x: f64| x * x;
+    let squares = square(udt.throughput_bps) + square(tcp.throughput_bps);
     assert!((indices.jain.unwrap() - sum * sum / (2.0 * squares)).abs() < 1e-9);
     assert!(indices.stability.is_some_and(|value| value > 0.0));
     assert!(
