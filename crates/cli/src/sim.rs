@@ -86,7 +86,8 @@ struct ScenarioArgs {
     /// The scenario
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Give a variable of the file's `[set]` or `[sweep]` another value, or several: `rtt=[1ms,10ms]`
+    /// Give a variable of the file's `[set]` or `[sweep]` another value, or several:
+    /// `rtt=[1ms,10ms]`
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
     /// Another seed than the file's

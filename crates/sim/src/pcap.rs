@@ -28,7 +28,7 @@ const LINKTYPE_RAW: u32 = 101;
 /// at 10000; constant rates are UDP to port 9 (discard). What the models do not have is made up:
 /// payload of TCP and constant rates is zeros, TCP's numbers begin at 0, its senders' window is
 /// 65535 bytes, and the ACK that ends the set-up and the FIN of receivers are missing. UDP has no
-/// checksum, for what damages a packet leaves that to the receiver here.
+/// checksum, but a wrong one in datagrams that were damaged, which are zeros besides.
 #[derive(Debug)]
 pub struct Capture<W> {
     node: NodeId,

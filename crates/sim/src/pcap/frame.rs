@@ -98,10 +98,19 @@ impl Frames {
                 ip(out, packet, TCP);
                 self.tcp(out, packet, segment);
             }
-            // What it was before it was damaged is not known.
-            Content::Filler(_) | Content::Damaged(_) => {
+            Content::Filler(_) => {
                 ip(out, packet, UDP);
                 udp(out, packet, [DISCARD; 2]);
+            }
+            // What it was before it was damaged is not known.
+            Content::Damaged(_) => {
+                ip(out, packet, UDP);
+                udp(out, packet, [udt::PORT; 2]);
+                let end = out.len();
+                let right = transport_checksum(packet, UDP, &out[end - UDP_HEADER..]);
+                // 0 would mean that there is none.
+                let wrong = if right == 1 { 2 } else { right ^ 1 };
+                out[end - 2..].copy_from_slice(&wrong.to_be_bytes());
             }
         }
         out.truncate(limit);
@@ -159,9 +168,7 @@ impl Frames {
         // Checksum, urgent pointer.
         out.extend([0; 4]);
         out.extend(options);
-        let len = (packet.wire_len() - IP_HEADER) as u16;
-        let pseudo = sum(&address(packet.from)) + sum(&address(packet.to));
-        let mut check = checksum(pseudo + u32::from(TCP) + u32::from(len) + sum(&out[start..]));
+        let mut check = transport_checksum(packet, TCP, &out[start..]);
         if segment.damaged {
             check ^= 1;
         }
@@ -180,6 +187,13 @@ fn ip(out: &mut Vec<u8>, packet: &Packet, protocol: u8) {
     out.extend(address(packet.to));
     let check = checksum(sum(&out[start..]));
     out[start + 10..start + 12].copy_from_slice(&check.to_be_bytes());
+}
+
+/// The checksum of TCP or UDP with this header, its own field still 0, before payload of zeros.
+fn transport_checksum(packet: &Packet, protocol: u8, header: &[u8]) -> u16 {
+    let len = (packet.wire_len() - IP_HEADER) as u16;
+    let addresses = sum(&address(packet.from)) + sum(&address(packet.to));
+    checksum(addresses + u32::from(protocol) + u32::from(len) + sum(header))
 }
 
 /// A UDP header without a checksum.

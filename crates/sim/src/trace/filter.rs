@@ -25,7 +25,7 @@ const EVENTS: [&str; 8] =
 /// - `event`: `send`, `arrive`, `receive`, `drop` or one of `drop-full`, `drop-early`,
 ///   `drop-loss`, `drop-blackout`;
 /// - `kind`: `data`, `ack`, `ack2`, `nak`, `handshake`, `shutdown`, `keep-alive`, `drop-request`,
-///   `syn`, `reset`, `filler`, `other`;
+///   `syn`, `reset`, `filler`, `damaged`, `other`;
 /// - `protocol`: `udt`, `tcp`, `cbr`;
 /// - `flow`: its name;
 /// - `direction`: `>` or `forward` from the flow's sender, `<` or `back` to it;

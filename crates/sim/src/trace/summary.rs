@@ -120,7 +120,7 @@ fn write_udt(out: &mut Vec<u8>, header: &[u8; HEADER_LEN], payload: &[u8]) -> io
             write!(out, "data {} len {}", header.seq.value(), payload.len())
         }
         Ok(farhaul_wire::Packet::Control(packet)) => write_control(out, &packet.body),
-        // Damaged on the way.
+        // No agent sends such; were one to, the trace is where to see it.
         Err(error) => write!(out, "malformed: {error}"),
     }
 }
