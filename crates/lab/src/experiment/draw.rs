@@ -151,10 +151,13 @@ fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
     }))
 }
 
+/// Name, points, errors.
+type Curve = (String, Vec<(f64, f64)>, Vec<f64>);
+
 fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
     let variable = chart.x.as_deref().unwrap_or("");
-    // Name, points, errors; in the order in which they come.
-    let mut series: Vec<(String, Vec<(f64, f64)>, Vec<f64>)> = Vec::new();
+    // In the order in which they come.
+    let mut series: Vec<Curve> = Vec::new();
     for metric in &chart.value {
         for group in measured.chunk_by(|a, b| a.values == b.values) {
             let Some(x) = value(group[0], variable).and_then(number) else { continue };

@@ -42,7 +42,8 @@ pub(super) fn well_formed(experiment: &Experiment) -> Result<(), String> {
         let Bounds { at_least, at_most, near, within, at_most_times } = check.bounds();
         let limits = at_least.is_some() || at_most.is_some();
         let target = near.is_some() || check.equation.is_some() || !check.each.is_empty();
-        if !limits && !(target && (within.or(at_most_times).is_some())) {
+        let relative = target && within.or(at_most_times).is_some();
+        if !limits && !relative {
             return Err(format!("check '{}' expects nothing", check.what));
         }
         if check.each.is_empty() != check.by.is_none() {
