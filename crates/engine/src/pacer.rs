@@ -27,6 +27,8 @@ pub struct Pacer {
     max_burst: u32,
     /// Nothing to send: time that passes now earns no credit.
     idle: bool,
+    /// A window holds packets back: time that passes now earns one burst at most.
+    held: bool,
     paused_until: Time,
     /// Since the last [`Pacer::reset_shortfall`]: when it was, and time in which packets were due
     /// and could not go.
@@ -43,6 +45,7 @@ impl Pacer {
             next_ns: now.as_nanos() as f64,
             max_burst: max_burst.max(1),
             idle: true,
+            held: false,
             paused_until: Time::ZERO,
             asked_at: now,
             lost_ns: 0.0,
@@ -75,6 +78,12 @@ impl Pacer {
         self.idle = true;
     }
 
+    /// A window holds packets back. What opens it must not let a flood go that a short queue on
+    /// the path could not take.
+    pub fn set_held(&mut self) {
+        self.held = true;
+    }
+
     /// Packets that may leave now; there is something to send.
     pub fn budget(&mut self, now: Time) -> u32 {
         let now_ns = now.as_nanos() as f64;
@@ -90,9 +99,14 @@ impl Pacer {
             return u32::MAX;
         }
         let credit = now_ns - self.next_ns;
-        if credit > MAX_CREDIT_NS {
-            self.lost_ns += credit - MAX_CREDIT_NS;
-            self.next_ns = now_ns - MAX_CREDIT_NS;
+        let most = if core::mem::take(&mut self.held) {
+            f64::from(self.burst()) * period
+        } else {
+            MAX_CREDIT_NS
+        };
+        if credit > most {
+            self.lost_ns += credit - most;
+            self.next_ns = now_ns - most;
         }
         // A rounding error of a nanosecond must not cost a wake-up.
         let credit = now_ns - self.next_ns + 1.0;
@@ -190,5 +204,24 @@ mod tests {
         assert_eq!(pacer.budget(Time::from_millis(9)), 0);
         assert_eq!(pacer.next_burst(), Time::from_millis(10));
         assert_eq!(pacer.budget(Time::from_millis(10)), u32::MAX);
+    }
+
+    /// A window that opens lets one burst go, and what it cost is told.
+    #[test]
+    fn a_window_that_opens_lets_no_flood_go() {
+        let mut pacer = Pacer::new(Time::ZERO, 16);
+        pacer.set_period_ns(20_000.0);
+        assert!(pacer.budget(Time::from_millis(1)) > 0);
+        pacer.sent(50);
+        pacer.set_held();
+        let budget = pacer.budget(Time::from_millis(9));
+        assert_eq!(budget, 17);
+        // Seven milliseconds, of which sixteen packets' worth may be caught up.
+        let (elapsed, share) = pacer.shortfall(Time::from_millis(9));
+        assert_eq!(elapsed, Duration::from_millis(9));
+        assert!((share - 6.68 / 9.0).abs() < 0.01, "{share}");
+        // A host that was late for as long may catch up.
+        pacer.sent(budget);
+        assert!(pacer.budget(Time::from_millis(17)) > 390);
     }
 }

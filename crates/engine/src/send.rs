@@ -206,6 +206,8 @@ impl SendHalf {
             // To wait for a hole's repair is not to be slower than the rate: the time is not missed.
             if !self.buffer.has_unsent() || self.is_repairing() {
                 self.pacer.set_idle();
+            } else {
+                self.pacer.set_held();
             }
             return 0;
         }

@@ -82,7 +82,7 @@ fn a_clean_long_path() {
 #[test]
 fn a_noisy_long_path() {
     let noisy = LinkConfig { loss: "0.1%".parse().unwrap(), ..link("200M", 80) };
-    let outcome = run(&noisy, "udt:noisy", 20, 2);
+    let outcome = run(&noisy, "udt:noisy", 30, 2);
     assert!(outcome.share >= 0.85, "{outcome:#?}");
     assert!(outcome.worst_second > 0.5, "{outcome:#?}");
     // Hardly anything is sent twice for nothing: some where slow start overflows the queue.

@@ -87,3 +87,16 @@ fn runs_repeat() {
     assert_eq!(run(1), once);
     assert_eq!(run(17), once);
 }
+
+/// gu05 Figure 4-12: a path of 100 ms needs no queue of its length. What a window held back does not
+/// flood the queue when an ACK opens it.
+#[test]
+fn a_short_queue_on_a_long_path_is_enough() {
+    let text = "duration = \"12s\"\nmeasure_from = \"7s\"\n\
+        [[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"200M\"\ndelay = \"50ms\"\nqueue = \"20p\"\n\
+        [[flow]]\nfrom = \"a\"\nto = \"b\"\noptions = { max_segments = 1 }\n";
+    let plan = farhaul_sim::Plan::parse(text, &[], None).expect("a scenario");
+    let report = plan.point(0).expect("its only point").scenario.run();
+    let flow = &report.flows[0];
+    assert!(flow.packet_throughput_bps > 0.75 * 200e6, "{}", flow.packet_throughput_bps);
+}
