@@ -4,7 +4,7 @@
 # The stage `long` runs only if it is named: interoperability with 2 GB in each case.
 #
 # On a Debian machine, as root or with sudo, it installs the programs that tests need. Where one
-# cannot be installed, the tests that need it say "skipped: why", and are counted at the end.
+# cannot be installed, the tests that need it say "skipped: why", and the stage counts them.
 set -uo pipefail
 cd "$(dirname "$0")"
 stages=("$@")
@@ -17,6 +17,7 @@ stage_packages() {
     for need in c++:g++ make:make tshark:tshark ip:iproute2 unshare:util-linux python3:python3; do
         command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}")
     done
+    python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
     [ -e /usr/include/udt/udt.h ] || [ -e /usr/include/udt.h ] || missing+=(libudt-dev)
     [ ${#missing[@]} -gt 0 ] || return 0
     command -v apt-get >/dev/null || { echo "no apt-get: without ${missing[*]}"; return 0; }
@@ -75,7 +76,7 @@ stage_fuzz() {
 # Random networks and flows, simulated; SIMFUZZ_SECONDS for longer.
 stage_simfuzz() {
     cargo run --quiet --release -p farhaul-cli -- \
-        sim fuzz --runs 100000 --time "${SIMFUZZ_SECONDS:-20}s" --into "$(mktemp -d)"
+        sim fuzz --runs 100000 --time "${SIMFUZZ_SECONDS:-20}s" --into "${CARGO_TARGET_DIR:-target}/simfuzz"
 }
 
 # The reduced version of every experiment, and the page of all.
@@ -89,7 +90,7 @@ stage_lab() {
 stage_dask() {
     local target=${CARGO_TARGET_DIR:-target}
     local venv=$target/dask-venv
-    if ! [ -e "$venv/complete" ]; then
+    if ! [ "$venv/complete" -nt lab/requirements.txt ]; then
         python3 -m venv "$venv" >"$log" 2>&1 ||
             { echo "skipped: no Python with venv: $(tail -1 "$log")"; return 0; }
         "$venv/bin/pip" install --quiet --disable-pip-version-check -r lab/requirements.txt >"$log" 2>&1 ||

@@ -6,7 +6,8 @@
 
 use core::f64::consts::{LN_2, SQRT_2};
 
-/// The cube root of a finite `x`, to within a few units in the last place.
+/// The cube root of a finite `x`, to within a few units in the last place; 0 of what is smaller than
+/// any normal number.
 ///
 /// Newton's method from an integer's start: a third of the bit pattern, read as an integer, is
 /// about a third of the logarithm.
@@ -35,15 +36,24 @@ pub fn ln(x: f64) -> f64 {
         mantissa /= 2.0;
         exponent += 1;
     }
-    // ln m = 2 artanh s = 2 (s + s^3/3 + s^5/5 + ...), s = (m - 1)/(m + 1): |s| < 0.172, so that
-    // the twelfth term is below 1e-18.
-    let s = (mantissa - 1.0) / (mantissa + 1.0);
-    let square = s * s;
-    let mut sum = 0.0;
-    for term in (0..12).rev() {
-        sum = sum * square + 1.0 / f64::from(2 * term + 1);
+    exponent as f64 * LN_2 + 2.0 * artanh((mantissa - 1.0) / (mantissa + 1.0))
+}
+
+/// The inverse hyperbolic tangent of |t| up to 0.172: half the logarithm of (1 + t) / (1 - t).
+pub fn artanh(t: f64) -> f64 {
+    // t (1 + t^2/3 + t^4/5 + …), the small terms first; the twelfth is below 1e-18.
+    let square = t * t;
+    t * (0..12).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1))
+}
+
+/// The least power of ten, from 1 on, that is not below `x`; at most 10^22, up to which a product of
+/// tens is exact.
+pub fn power_of_ten_above(x: f64) -> f64 {
+    let mut power = 1.0;
+    while power < x && power < 1e22 {
+        power *= 10.0;
     }
-    exponent as f64 * LN_2 + 2.0 * s * sum
+    power
 }
 
 #[cfg(test)]
@@ -67,5 +77,17 @@ mod tests {
             assert!((ln(x) - x.ln()).abs() <= 4e-16 * x.ln().abs().max(0.1), "{x}: {}", ln(x));
         }
         assert_eq!(ln(1.0), 0.0);
+        // Near 1 the digits of x itself are what is known.
+        let near = 1.0 + 1e-9;
+        assert!((ln(near) / near.ln() - 1.0).abs() < 1e-15, "{}", ln(near));
+    }
+
+    #[test]
+    fn powers_of_ten() {
+        let cases =
+            [(-1.0, 1.0), (0.5, 1.0), (1.0, 1.0), (1.1, 10.0), (1e8, 1e8), (1e8 + 1.0, 1e9)];
+        for (x, power) in cases.into_iter().chain([(1e22, 1e22), (1e23, 1e22)]) {
+            assert_eq!(power_of_ten_above(x), power, "{x}");
+        }
     }
 }

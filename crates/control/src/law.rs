@@ -8,6 +8,7 @@ use farhaul_wire::{LossRange, Seq};
 
 /// The SYN interval: the constant rate-control and acknowledgement interval of UDT (gu05 §2.2.3).
 pub const SYN: Duration = Duration::from_millis(10);
+pub(crate) const SYN_NS: f64 = SYN.as_nanos() as f64;
 
 /// What a law can see of its connection at the moment of an event.
 #[derive(Clone, Copy, Debug)]

@@ -82,7 +82,7 @@ impl Spec {
     fn value(&self, key: &str) -> f64 {
         let params = laws()[self.law].params;
         let index = params.iter().position(|p| p.key == key);
-        index.map_or(0.0, |i| self.values[i])
+        self.values[index.expect("a parameter of this law")]
     }
 }
 
@@ -198,6 +198,25 @@ mod tests {
             for param in law.params {
                 assert!(number(param.default).is_some(), "{} {}", law.name, param.key);
             }
+        }
+    }
+
+    #[test]
+    fn parameters_reach_the_law() {
+        let built = |text: &str| format!("{:?}", text.parse::<Spec>().unwrap().build(1));
+        let cases = [
+            ("udt:module", "UdtModule"),
+            ("udt:window=2", "initial_window: 2.0"),
+            ("udt:noisy,noise=0.1", "share: 0.1"),
+            ("udt:capacity_error=0.5", "capacity_factor: 1.5"),
+            ("reno:window=3", "initial_window: 3.0"),
+            ("reno:increase=3,beta=0.8", "Aimd { increase: 3.0, beta: 0.8"),
+            ("cubic:c=2,beta=0.6", "c: 2.0, beta: 0.6"),
+            ("cubic:fast_convergence=false", "fast_convergence: false, friendly: true"),
+            ("cubic:friendly=false", "fast_convergence: true, friendly: false"),
+        ];
+        for (text, part) in cases {
+            assert!(built(text).contains(part), "{text}: {}", built(text));
         }
     }
 

@@ -11,7 +11,7 @@ use farhaul_wire::{LossRange, Seq};
 use crate::{Knobs, Law, Param, View};
 
 /// The smallest slow-start threshold, packets (RFC 5681 eq. 4).
-pub const LEAST_THRESHOLD: f64 = 2.0;
+const LEAST_THRESHOLD: f64 = 2.0;
 /// The window after a time-out, packets (RFC 5681 §3.1).
 const LOSS_WINDOW: f64 = 1.0;
 /// Data packets an ACK: RFC 5681 §4.2 wants an ACK for at least every second one.
@@ -26,7 +26,7 @@ pub const INITIAL_WINDOW: Param = Param {
     help: "packets sent before the first ACK (RFC 6928; ns-2 has 2)",
 };
 
-/// Wherein a law differs from the others. What is not overridden is Reno.
+/// Wherein a law differs from the others.
 pub trait Rule: Debug + Send {
     /// The name that the law is registered under.
     const NAME: &'static str;
@@ -40,14 +40,10 @@ pub trait Rule: Debug + Send {
     }
 
     /// The window after `acked` packets, at most a window of them, in congestion avoidance.
-    fn avoid(&mut self, window: f64, acked: f64, _view: &View) -> f64 {
-        window + acked / window
-    }
+    fn avoid(&mut self, window: f64, acked: f64, view: &View) -> f64;
 
     /// The window after a loss, and the slow-start threshold.
-    fn decrease(&mut self, window: f64, _view: &View) -> f64 {
-        window / 2.0
-    }
+    fn decrease(&mut self, window: f64, view: &View) -> f64;
 
     /// The slow-start threshold after a time-out.
     fn time_out(&mut self, window: f64, view: &View) -> f64 {

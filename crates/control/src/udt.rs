@@ -1,8 +1,10 @@
 //! `udt`: DAIMD, the law of the UDT dissertation (gu05 §2.2.4, 2.2.5, 3.2 to 3.5).
 
+use farhaul_base::math::power_of_ten_above;
 use farhaul_base::{Rng, Time};
 use farhaul_wire::{LossRange, Seq};
 
+use crate::law::SYN_NS;
 use crate::{Knobs, Law, LawInfo, Param, SYN, View};
 
 /// The smallest increase, packets per SYN at an MSS of 1500 (gu05 eq. 2-1).
@@ -25,7 +27,6 @@ const UNKNOWN_AVAILABLE: f64 = 1e8;
 const NOISE_MARGIN: f64 = 10.0;
 /// From here on losses are doubtful: the rate does not rise. Losses of 1% get here 2% of the time.
 const NOISE_DOUBT: f64 = 3.0;
-const SYN_NS: f64 = 10_000_000.0;
 
 /// UDT's own law: AIMD with decreasing increases on the packet-sending rate, one SYN interval a
 /// step whatever the RTT.
@@ -88,15 +89,19 @@ struct Noise {
 impl Noise {
     /// Whether `lost` more packets, now that `sent` have been sent, are still noise.
     fn covers(&mut self, lost: u64, sent: u64) -> bool {
-        let tolerated = self.share * sent.saturating_sub(self.sent) as f64;
+        self.excess = self.excess_at(sent) + lost as f64;
         self.sent = sent;
-        self.excess = (self.excess - tolerated).max(0.0) + lost as f64;
         self.excess <= NOISE_MARGIN
     }
 
     /// Whether the losses so far, now that `sent` have been sent, leave room for doubt.
     fn is_doubtful(&self, sent: u64) -> bool {
-        self.excess - self.share * sent.saturating_sub(self.sent) as f64 > NOISE_DOUBT
+        self.excess_at(sent) > NOISE_DOUBT
+    }
+
+    fn excess_at(&self, sent: u64) -> f64 {
+        let tolerated = self.share * sent.saturating_sub(self.sent) as f64;
+        (self.excess - tolerated).max(0.0)
     }
 }
 
@@ -222,16 +227,6 @@ fn longest_period_ns(view: &View) -> f64 {
 pub(crate) fn increase_per_syn(available: f64, mss: u32) -> f64 {
     let step = if available > 0.0 { power_of_ten_above(available) / 1e9 } else { 0.0 };
     step.max(MIN_INCREASE) * 1500.0 / f64::from(mss.max(1))
-}
-
-/// The least power of ten, from 1 on, that is not below `x`. By multiplication, exact up to 10^22:
-/// a library's logarithm may differ from machine to machine.
-pub(crate) fn power_of_ten_above(x: f64) -> f64 {
-    let mut power = 1.0;
-    while power < x && power < 1e22 {
-        power *= 10.0;
-    }
-    power
 }
 
 impl Law for Udt {

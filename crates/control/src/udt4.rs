@@ -1,9 +1,10 @@
 //! `udt4`: the native law of libudt 4.11 without its defects, for comparison with `udt`.
 
+use farhaul_base::math::power_of_ten_above;
 use farhaul_base::{Rng, Time};
 use farhaul_wire::{LossRange, Seq};
 
-use crate::udt::power_of_ten_above;
+use crate::law::SYN_NS;
 use crate::{Knobs, Law, LawInfo, SYN, View};
 
 /// Smallest increase, packets per SYN: fifteen times the dissertation's at an MSS of 1500.
@@ -14,7 +15,6 @@ const INITIAL_WINDOW: f64 = 16.0;
 const WINDOW_MARGIN: f64 = 16.0;
 /// NAKs of one congestion period, after its first, that may decrease the rate.
 const MAX_EXTRA_NAKS: u32 = 4;
-const SYN_NS: f64 = 10_000_000.0;
 
 /// The law of the stock library. Where it differs on purpose:
 ///
@@ -162,4 +162,4 @@ impl Law for Udt4 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,6 +6,7 @@ use core::time::Duration;
 use farhaul_base::{Rng, Time};
 use farhaul_wire::{LossRange, Seq};
 
+use crate::law::SYN_NS;
 use crate::udt::increase_per_syn;
 use crate::{Knobs, Law, SYN, View};
 
@@ -14,7 +15,6 @@ const INITIAL_WINDOW: f64 = 2.0;
 /// Packet-sending period in slow start, nanoseconds: it stays when slow start ends.
 const FIRST_PERIOD_NS: f64 = 1_000.0;
 const DECREASE: f64 = 1.125;
-const SYN_NS: f64 = 10_000_000.0;
 
 /// The law of the module.
 ///
@@ -23,7 +23,8 @@ const SYN_NS: f64 = 10_000_000.0;
 /// | end of slow start | the period that the receiver's rate means | the period stays a microsecond; the window holds the rate |
 /// | decreases within an epoch | each DR-th loss event, DR uniform up to AvgNAK | DR = ⌊rand · avg⌋ + ⌈avg / 5⌉, avg = 1 + ⌈7/8 avg + 1/8 count⌉ |
 /// | window | AS (RTT + SYN) | 7/8 of itself and 1/8 of that |
-/// | longest period | none | the smoothed RTT |
+/// | longest period | none in the text; here the RTT or a SYN interval | the smoothed RTT |
+/// | decreases of an epoch | any number in the text; here five | any number |
 #[derive(Debug)]
 pub struct UdtModule {
     rng: Rng,

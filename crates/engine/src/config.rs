@@ -14,7 +14,7 @@ const IPV4_UDP_HEADERS: u32 = 28;
 /// Bytes that an IPv6 header is longer by.
 const IPV6_EXTRA: u32 = 20;
 /// The lowest limit of the sending rate, bits/s.
-pub const MIN_BANDWIDTH: u64 = 8_000;
+pub(crate) const MIN_BANDWIDTH: u64 = 8_000;
 /// Share of the receive memory that packets may take; the rest is for buffers held in part.
 const RECEIVE_SHARE: usize = 2;
 
@@ -49,7 +49,7 @@ pub struct Config {
     pub receive_memory: usize,
     /// Congestion control law.
     pub law: Spec,
-    /// Most bits/s to send, with all headers; none: no limit.
+    /// Most bits/s to send, with all headers, from 8000 on; none: no limit.
     pub max_bandwidth: Option<u64>,
     /// How long closing waits for data to be acknowledged; 180 s.
     pub linger: Duration,

@@ -3,7 +3,7 @@ use core::time::Duration;
 use super::*;
 use crate::Trace;
 
-fn view(now_ms: u64) -> View {
+pub(crate) fn view(now_ms: u64) -> View {
     View {
         now: Time::from_millis(now_ms),
         rtt: Duration::from_millis(40),
@@ -24,7 +24,7 @@ fn view(now_ms: u64) -> View {
     }
 }
 
-fn single(seq: u32) -> [LossRange; 1] {
+pub(crate) fn single(seq: u32) -> [LossRange; 1] {
     [LossRange { first: Seq::new(seq), last: Seq::new(seq) }]
 }
 

@@ -1,35 +1,10 @@
 use super::*;
-use crate::Trace;
-
-fn view(now_ms: u64) -> View {
-    View {
-        now: Time::from_millis(now_ms),
-        rtt: Duration::from_millis(40),
-        rtt_var: Duration::ZERO,
-        rtt_min: Duration::from_millis(40),
-        arrival_rate: 20_000.0,
-        delivery_rate: 20_000.0,
-        capacity: 80_000.0,
-        real_period_ns: 0.0,
-        mss: 1500,
-        in_flight: 800,
-        flow_window: 25_600,
-        max_window: 25_600,
-        largest_sent: Seq::new(5_000),
-        largest_acked: Seq::new(99),
-        app_limited: false,
-        trace: Trace::default(),
-    }
-}
+use crate::udt4::tests::{single, view};
 
 fn begun() -> (UdtModule, Knobs) {
     let (mut law, mut knobs) = (UdtModule::new(3), Knobs::default());
     law.init(&view(0), &mut knobs);
     (law, knobs)
-}
-
-fn single(seq: u32) -> [LossRange; 1] {
-    [LossRange { first: Seq::new(seq), last: Seq::new(seq) }]
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use core::f64::consts::PI;
 
 use farhaul_base::Rng;
+use farhaul_base::math::ln;
 
-use crate::series::{exp_minus, ln, ln_one_less};
+use crate::series::{exp_minus, ln_one_less};
 
 /// A distribution of distances in packets.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ impl Spacing {
         let distance = match self {
             // A float beyond the integers becomes the nearest one, and what is no number 0.
             Spacing::Gaussian { mean, sd } => (mean + sd * normal(rng)).round(),
-            Spacing::Geometric { scale } => (-scale * ln(1.0 - rng.unit())).ceil(),
+            Spacing::Geometric { scale } => rng.exponential(scale).ceil(),
         };
         (distance as u64).max(1)
     }
