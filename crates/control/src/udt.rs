@@ -319,7 +319,7 @@ impl Law for Udt {
     }
 }
 
-fn later(a: Seq, b: Seq) -> Seq {
+pub(crate) fn later(a: Seq, b: Seq) -> Seq {
     if a.since(b) > 0 { a } else { b }
 }
 

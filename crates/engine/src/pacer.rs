@@ -27,7 +27,8 @@ pub struct Pacer {
     max_burst: u32,
     /// Nothing to send: time that passes now earns no credit.
     idle: bool,
-    /// A window holds packets back: time that passes now earns one burst at most.
+    /// A window holds packets back: time that passes now earns one burst at most, beside the packet
+    /// that is due.
     held: bool,
     paused_until: Time,
     /// Since the last [`Pacer::reset_shortfall`]: when it was, and time in which packets were due
@@ -87,6 +88,7 @@ impl Pacer {
     /// Packets that may leave now; there is something to send.
     pub fn budget(&mut self, now: Time) -> u32 {
         let now_ns = now.as_nanos() as f64;
+        let was_held = core::mem::take(&mut self.held);
         if core::mem::take(&mut self.idle) {
             self.next_ns = self.next_ns.max(now_ns);
         }
@@ -99,11 +101,8 @@ impl Pacer {
             return u32::MAX;
         }
         let credit = now_ns - self.next_ns;
-        let most = if core::mem::take(&mut self.held) {
-            f64::from(self.burst()) * period
-        } else {
-            MAX_CREDIT_NS
-        };
+        let most = if was_held { f64::from(self.burst()) * period } else { MAX_CREDIT_NS };
+        let most = most.min(MAX_CREDIT_NS);
         if credit > most {
             self.lost_ns += credit - most;
             self.next_ns = now_ns - most;
@@ -190,7 +189,7 @@ mod tests {
         assert_eq!(pacer.budget(Time::from_secs(1)), 1, "idle before");
         pacer.sent(1);
         pacer.reset_shortfall(Time::from_secs(1));
-        // A window then holds the sender for a second: 10 ms of credit are left.
+        // The host is then late by a second: 10 ms of credit are left.
         assert_eq!(pacer.budget(Time::from_secs(2)), 11);
         assert!(pacer.shortfall(Time::from_secs(2)).1 >= 0.9);
         pacer.reset_shortfall(Time::from_secs(2));
@@ -206,7 +205,23 @@ mod tests {
         assert_eq!(pacer.budget(Time::from_millis(10)), u32::MAX);
     }
 
-    /// A window that opens lets one burst go, and what it cost is told.
+    /// A burst at a slow pace is a packet, and catching up is for no more than ten milliseconds.
+    #[test]
+    fn a_slow_pace_catches_up_no_more_for_a_window_than_for_a_late_host() {
+        let budget = |held: bool| {
+            let mut pacer = Pacer::new(Time::ZERO, 16);
+            pacer.set_period_ns(15e6);
+            pacer.budget(Time::ZERO);
+            pacer.sent(1);
+            if held {
+                pacer.set_held();
+            }
+            pacer.budget(Time::from_secs(1))
+        };
+        assert_eq!((budget(false), budget(true)), (1, 1));
+    }
+
+    /// A window that opens lets the packet that is due go and one burst, and what it cost is told.
     #[test]
     fn a_window_that_opens_lets_no_flood_go() {
         let mut pacer = Pacer::new(Time::ZERO, 16);

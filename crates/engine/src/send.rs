@@ -203,6 +203,7 @@ impl SendHalf {
     ) -> u32 {
         self.flight.advance(now);
         if !self.can_send() {
+            self.pair_open = false;
             // To wait for a hole's repair is not to be slower than the rate: the time is not missed.
             if !self.buffer.has_unsent() || self.is_repairing() {
                 self.pacer.set_idle();
@@ -214,7 +215,8 @@ impl SendHalf {
         let budget = self.pacer.budget(now).min(max_segments as u32);
         let ready = self.loss.len() + self.buffer.unsent();
         // The second of a packet pair follows the first at once, in a call of its own if need be.
-        let pair = self.pair_open && self.loss.is_empty();
+        self.pair_open &= self.loss.is_empty();
+        let pair = self.pair_open;
         if !pair && (budget == 0 || (now < self.pacer.next_burst() && budget < ready)) {
             return 0;
         }

@@ -47,6 +47,37 @@ fn a_clean_path() {
     }
 }
 
+/// The same happens whether headers come with their payload or apart from it.
+#[test]
+fn headers_apart_from_their_payload() {
+    let path =
+        LinkConfig { loss: "1%".parse().unwrap(), duplicate: "1%".parse().unwrap(), ..path() };
+    let [whole, apart] = [false, true].map(|apart| {
+        let mut net = Net::new(&path, 1);
+        net.apart = apart;
+        let flow = transfer(&mut net, stream(), stream(), 1 << 20, 20);
+        [A, B].map(|side| net.stats(side, flow.ids[side]).total.counters)
+    });
+    assert_eq!(whole, apart);
+}
+
+/// The peer tells of a loss again when a round trip and a SYN interval have passed, which is when
+/// what was sent again after the law's pause of a SYN comes: one retransmission is enough.
+#[test]
+fn a_report_that_crosses_a_retransmission_is_no_second_loss() {
+    let lossy = lossy("2%");
+    let (mut lost, mut twice) = (0, 0);
+    for seed in 0..6 {
+        let mut net = Net::asymmetric(lossy.clone(), path(), seed);
+        // A steady rate, so that nothing waits and the round trip is the same throughout.
+        let config = Config { max_bandwidth: Some(20_000_000), ..stream() };
+        let flow = transfer(&mut net, config, stream(), 4 << 20, 30);
+        lost += net.links[A].stats().dropped_loss;
+        twice += net.stats(B, flow.ids[B]).total.counters.duplicates;
+    }
+    assert!(30 * twice < lost, "{twice} of {lost}");
+}
+
 #[test]
 fn random_loss_in_both_directions() {
     let cases = [("0.1%", 4 << 20, 10), ("1%", 1 << 20, 10), ("5%", 500_000, 60)];

@@ -43,13 +43,18 @@ fn with_stream(packets: usize) -> SendHalf {
 
 /// Everything that may leave now: place, whether sent before, time stamp.
 fn sent(half: &mut SendHalf, now: Time) -> Vec<(i32, bool, u32)> {
+    sent_by(half, now, 44)
+}
+
+/// The same, at most `max_segments` packets a call.
+fn sent_by(half: &mut SendHalf, now: Time, max_segments: usize) -> Vec<(i32, bool, u32)> {
     let mut out = Transmit::new();
     let mut all = Vec::new();
     loop {
         out.clear("10.0.0.1:1".parse().unwrap());
         let mut seen = Vec::new();
         let mut note = |p: SentPacket| seen.push((place(p.seq), p.retransmission, p.timestamp));
-        let count = half.fill(now, DEST, 44, &mut out, Some(&mut note));
+        let count = half.fill(now, DEST, max_segments, &mut out, Some(&mut note));
         assert_eq!((count as usize, out.segments()), (seen.len(), seen.len()));
         if count == 0 {
             return all;
@@ -197,21 +202,41 @@ fn acknowledged_packets_leave_the_loss_list() {
 /// gu05 §3.4: every sixteenth packet is followed by the next without a pause.
 #[test]
 fn packets_of_numbers_0_and_1_modulo_16_leave_together() {
+    for max_segments in [44, 1] {
+        let mut half = with_stream(60);
+        half.pacer.set_period_ns(5e6);
+        let mut bursts = Vec::new();
+        for ms in 0..400 {
+            let seqs: Vec<u32> = sent_by(&mut half, at(ms), max_segments)
+                .into_iter()
+                .map(|(place, ..)| seq(place as u32).value() % 16)
+                .collect();
+            if !seqs.is_empty() {
+                bursts.push(seqs);
+            }
+        }
+        let pairs: Vec<_> = bursts.iter().filter(|b| b.len() > 1).collect();
+        assert!(pairs.len() >= 3 && pairs.iter().all(|b| **b == [0, 1]), "{bursts:?}");
+        assert!(bursts.iter().filter(|b| b.len() == 1).all(|b| b[0] > 1), "{bursts:?}");
+    }
+}
+
+/// What did not follow the first of a pair at once is no pair: it keeps to the pace and to a pause.
+#[test]
+fn a_pair_that_a_window_has_parted_is_none() {
     let mut half = with_stream(60);
     half.pacer.set_period_ns(5e6);
-    let mut bursts = Vec::new();
-    for ms in 0..400 {
-        let seqs: Vec<u32> = places(&mut half, at(ms))
-            .into_iter()
-            .map(|place| seq(place as u32).value() % 16)
-            .collect();
-        if !seqs.is_empty() {
-            bursts.push(seqs);
-        }
+    // Places 0 to 4 come before the wrap, 5 is number 0.
+    half.set_window(6.0);
+    let mut now = 0;
+    while half.buffer.in_flight() < 6 {
+        now += 1;
+        sent_by(&mut half, at(now), 1);
     }
-    let pairs: Vec<_> = bursts.iter().filter(|b| b.len() > 1).collect();
-    assert!(pairs.len() >= 3 && pairs.iter().all(|b| **b == [0, 1]), "{bursts:?}");
-    assert!(bursts.iter().filter(|b| b.len() == 1).all(|b| b[0] != 0 && b[0] != 1), "{bursts:?}");
+    half.pacer.pause(at(now + 50));
+    half.on_ack(at(now + 1), seq(6), None);
+    assert!(sent_by(&mut half, at(now + 1), 1).is_empty(), "the pause holds");
+    assert_eq!(sent_by(&mut half, at(now + 50), 1)[0].0, 6);
 }
 
 /// The pair does not add to the rate: the pause after it is twice as long.

@@ -87,6 +87,8 @@ pub struct Net {
     pub links: [Link<Datagram>; 2],
     /// Hand packets over as retained buffers of several, where they arrive together.
     pub batch: bool,
+    /// Hand packets over as header and payload apart.
+    pub apart: bool,
     /// The hosts look for packets this often only, as one does whose processor is busy.
     pub interval: Duration,
     pub datagrams: u64,
@@ -105,6 +107,7 @@ impl Net {
             hosts: [Host::new("10.0.0.1:1000", seed + 1), Host::new("10.0.0.2:2000", seed + 2)],
             links: [Link::new(ab, seed + 3), Link::new(ba, seed + 4)],
             batch: seed.is_multiple_of(2),
+            apart: false,
             interval: Duration::ZERO,
             datagrams: 0,
             idle_steps: 0,
@@ -183,6 +186,7 @@ impl Net {
             waiting = self.links[1 - to].poll(self.now);
             // As receive offload does: equal sizes from one address, the last may be shorter.
             while self.batch
+                && !self.apart
                 && let Some((_, next)) = &waiting
                 && next.from == first.from
                 && last == segment
@@ -195,7 +199,14 @@ impl Net {
             }
             if !self.hosts[to].deaf {
                 let endpoint = &mut self.hosts[to].endpoint;
-                endpoint.handle(self.now, first.from, &buffer.freeze(), segment, self.batch);
+                let mut bytes = buffer.freeze();
+                match bytes.first_chunk().copied().filter(|_| self.apart) {
+                    Some(header) => {
+                        let payload = bytes.split_off(wire::HEADER_LEN);
+                        endpoint.handle_packet(self.now, first.from, &header, &payload);
+                    }
+                    None => endpoint.handle(self.now, first.from, &bytes, segment, self.batch),
+                }
             }
         }
         delivered
