@@ -8,10 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farhaul::{Bytes, Connection, Law, Listener, Options};
-use farhaul_link::{LinkConfig, LinkStats, QueueConfig};
-use farhaul_sim::{
-    FlowReport, Indices, LinkReport, Plan, Protocol, Queue, Report, Scenario, Spread,
-};
+use farhaul_link::{LinkConfig, QueueConfig};
+use farhaul_sim::{FlowReport, Indices, LinkReport, Plan, Protocol, Report, Scenario, Spread};
 use farhaul_wan::{DirectionStats, Relay, RelayConfig};
 
 use crate::sweep::{Measured, Progress};
@@ -274,7 +272,8 @@ impl Record {
             let at = |moment: &Moment| moment.counted[way].link;
             let name = scenario.links[way].name.clone();
             let queues = self.samples.iter().map(|moment| at(moment).queue.packets).collect();
-            link_report(name, &task.links[way], [at(from), at(to), at(end)], span, queues)
+            let measured = (from.at, to.at);
+            LinkReport::new(name, &task.links[way], measured, [from, to, end].map(at), queues)
         });
         Report {
             title: scenario.title.clone(),
@@ -294,28 +293,6 @@ impl Record {
             packets: end.counted.iter().map(|way| way.received).sum(),
             wall_seconds: Some(end.at.as_secs_f64()),
         }
-    }
-}
-
-fn link_report(
-    name: String,
-    config: &LinkConfig,
-    [from, to, end]: [LinkStats; 3],
-    span: f64,
-    queue_series: Vec<u64>,
-) -> LinkReport {
-    let rate = config.rate.map(|rate| rate.bits_per_second() as f64);
-    let bits = (to.transmitted_bytes - from.transmitted_bytes) as f64 * 8.0;
-    let fill = (to.queue.packet_nanos - from.queue.packet_nanos) as f64;
-    LinkReport {
-        name,
-        rate_bps: rate,
-        utilisation: rate.map(|rate| bits / rate / span),
-        drops: end.dropped(),
-        drops_queue: end.dropped_queue,
-        drops_early: end.dropped_early,
-        queue: Queue { mean: fill / (span * 1e9), max: end.queue.packets_max },
-        queue_series,
     }
 }
 

@@ -1,5 +1,9 @@
 //! What a run has measured.
 
+use core::time::Duration;
+
+use farhaul_base::Time;
+use farhaul_link::{LinkConfig, LinkStats};
 use serde::{Deserialize, Serialize};
 
 /// Everything that was measured.
@@ -137,6 +141,33 @@ pub struct Indices {
     /// TCP's share beside UDT over its share among TCP alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_friendliness: Option<f64>,
+}
+
+impl LinkReport {
+    /// Of a link that was measured `from … to` of its time; `before` and `after` are its counters
+    /// then, `end` those at the end of the run.
+    pub fn new(
+        name: String,
+        config: &LinkConfig,
+        (from, to): (Duration, Duration),
+        [before, after, end]: [LinkStats; 3],
+        queue_series: Vec<u64>,
+    ) -> Self {
+        let span_ns = to.saturating_sub(from).as_nanos() as f64;
+        let capacity = config.bits_between(Time::ZERO + from, Time::ZERO + to);
+        let bits = (after.transmitted_bytes - before.transmitted_bytes) as f64 * 8.0;
+        let fill = (after.queue.packet_nanos - before.queue.packet_nanos) as f64;
+        LinkReport {
+            name,
+            rate_bps: capacity.map(|capacity| capacity * 1e9 / span_ns),
+            utilisation: capacity.map(|capacity| bits / capacity),
+            drops: end.dropped(),
+            drops_queue: end.dropped_queue,
+            drops_early: end.dropped_early,
+            queue: Queue { mean: fill / span_ns, max: end.queue.packets_max },
+            queue_series,
+        }
+    }
 }
 
 impl Spread {

@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use farhaul_base::Time;
-use farhaul_link::{LinkConfig, LinkStats};
+use farhaul_link::LinkStats;
 
 use crate::build::{receiver, sender};
 use crate::indices;
 use crate::network::LinkId;
-use crate::report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, TransferReport};
+use crate::report::{FlowReport, Indices, LinkReport, Report, Spread, TransferReport};
 use crate::scenario::{FlowSpec, Protocol, Scenario};
 use crate::simulation::{Agent, Sent, Simulation};
 use crate::tcp::HEADERS;
@@ -259,24 +259,13 @@ impl Recording {
     }
 
     fn link(&mut self, number: usize) -> LinkReport {
-        let stats = self.simulation.link_stats(LinkId(number as u32));
+        let end = self.simulation.link_stats(LinkId(number as u32));
         let spec = &self.scenario.links[number];
         let record = &mut self.links[number];
-        let span = (self.scenario.measure.1 - self.scenario.measure.0).as_secs_f64();
-        let [before, after] = &record.measured;
-        let bits = (after.transmitted_bytes - before.transmitted_bytes) as f64 * 8.0;
-        let fill = (after.queue.packet_nanos - before.queue.packet_nanos) as f64;
-        let capacity = capacity_bits(&spec.config, self.scenario.measure);
-        LinkReport {
-            name: spec.name.clone(),
-            rate_bps: capacity.map(|capacity| capacity / span),
-            utilisation: capacity.map(|capacity| bits / capacity),
-            drops: stats.dropped(),
-            drops_queue: stats.dropped_queue,
-            drops_early: stats.dropped_early,
-            queue: Queue { mean: fill / (span * 1e9), max: stats.queue.packets_max },
-            queue_series: core::mem::take(&mut record.queue),
-        }
+        let [before, after] = record.measured;
+        let queue = core::mem::take(&mut record.queue);
+        let (name, measured) = (spec.name.clone(), self.scenario.measure);
+        LinkReport::new(name, &spec.config, measured, [before, after, end], queue)
     }
 
     fn indices(&self, flows: &[FlowReport]) -> Indices {
@@ -304,18 +293,6 @@ impl Recording {
         let last = ((to / sample + 1e-9).floor().max(0.0) as usize).min(flow.series.len());
         flow.series.get(first..last).unwrap_or_default()
     }
-}
-
-/// What a link can transmit in a span of time, bits; none if it has no rate. Changes of the rate
-/// count from the millisecond in which they come, in runs of hours a little later.
-fn capacity_bits(link: &LinkConfig, (from, to): (Duration, Duration)) -> Option<f64> {
-    let rate = |at: Duration| Some(link.rate_at(Time::ZERO + at)?.bits_per_second() as f64);
-    if link.rate_changes.is_empty() {
-        return Some(rate(from)? * (to - from).as_secs_f64());
-    }
-    let steps = (to - from).as_millis().clamp(1, 10_000_000) as u32;
-    let step = (to - from) / steps;
-    (0..steps).map(|n| Some(rate(from + step * n)? * step.as_secs_f64())).sum()
 }
 
 /// The part of a full packet that is payload.

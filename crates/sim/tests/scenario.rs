@@ -448,6 +448,16 @@ fn extremes_run() {
     }
 }
 
+/// A link is not used for more than it can carry, however fast its rate changes.
+#[test]
+fn utilisation_counts_every_change_of_the_rate() {
+    let link = "rate_changes = \"0s:10M,500us:100M/1ms\"\nqueue = \"1000p\"\n";
+    let full = scenario(&format!("{LINK}{link}{FLOW}protocol = \"cbr\"\nrate = \"200M\"\n")).run();
+    let link = &full.links[0];
+    assert_eq!(link.rate_bps, Some(55e6));
+    assert!(link.utilisation.is_some_and(|share| (0.99..=1.0).contains(&share)), "{link:?}");
+}
+
 #[test]
 fn cases_are_variables_that_go_together() {
     let text = "duration = \"$time\"\n[set]\ntime = \"1s\"\n[sweep]\nrtt = [\"1ms\", \"2ms\"]\n\
