@@ -448,6 +448,17 @@ fn extremes_run() {
     }
 }
 
+/// Samples before the first round trip is over say nothing of how long it takes.
+#[test]
+fn a_round_trip_is_not_told_of_before_it_is_measured() {
+    for protocol in ["udt", "tcp-newreno", "tcp-cubic"] {
+        let text = format!("sample = \"20ms\"\n{LINK}delay = \"100ms\"\n{FLOW}");
+        let report = scenario(&format!("{text}protocol = \"{protocol}\"\n")).run();
+        let rtt = report.flows[0].rtt_ms.expect("round trips are measured");
+        assert!(rtt.min >= 200.0 && rtt.max < 1_000.0, "{protocol}: {rtt:?}");
+    }
+}
+
 /// A link is not used for more than it can carry, however fast its rate changes.
 #[test]
 fn utilisation_counts_every_change_of_the_rate() {

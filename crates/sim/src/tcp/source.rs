@@ -81,9 +81,10 @@ impl TcpSource {
         self.connections.iter().next().map(|transfer| transfer.sender.window())
     }
 
-    /// Smoothed round-trip time of its oldest connection; none if all are over.
+    /// Smoothed round-trip time of its oldest connection; none before the first measurement and if
+    /// all are over.
     pub fn smoothed_rtt(&self) -> Option<Duration> {
-        self.connections.iter().next().map(|transfer| transfer.sender.smoothed_rtt())
+        self.connections.iter().next()?.sender.smoothed_rtt()
     }
 
     /// A segment has come.
