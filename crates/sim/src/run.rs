@@ -157,13 +157,13 @@ impl Recording {
             let delivered = self.simulation.agent(receiver(number)).delivered();
             flow.series.push((delivered - flow.sampled) as f64 * 8.0 / interval);
             flow.sampled = delivered;
-            if flow.completed.is_none() && self.scenario.flows[number].bytes == Some(delivered) {
+            let spec = &self.scenario.flows[number];
+            let complete = spec.bytes == Some(delivered);
+            if flow.completed.is_none() && complete {
                 flow.completed = Some(now);
             }
             if let Some(arrived) = self.simulation.agent_mut(receiver(number)).arrived(now) {
-                let bits = (arrived - flow.arrived) as f64
-                    * payload(&self.scenario.flows[number].protocol)
-                    * 8.0;
+                let bits = (arrived - flow.arrived) as f64 * payload(&spec.protocol) * 8.0;
                 flow.arrivals.push(bits / interval);
                 flow.arrived = arrived;
             } else {
@@ -269,10 +269,8 @@ impl Recording {
     }
 
     fn indices(&self, flows: &[FlowReport]) -> Indices {
-        // What holds nothing back, and what is there for a moment only, says nothing about a law.
-        let bulk = |flow: &FlowSpec| matches!(flow.protocol, Protocol::Udt(_) | Protocol::Tcp(_));
-        let counted =
-            || flows.iter().zip(&self.scenario.flows).filter(|(_, spec)| bulk(spec)).map(|f| f.0);
+        let both = || flows.iter().zip(&self.scenario.flows);
+        let counted = || both().filter(|(_, spec)| spec.protocol.is_bulk()).map(|(flow, _)| flow);
         let throughputs: Vec<f64> = counted().map(|flow| flow.throughput_bps).collect();
         let samples: Vec<&[f64]> = counted().map(|flow| self.measured_samples(flow)).collect();
         Indices {

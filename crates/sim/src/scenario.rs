@@ -109,6 +109,12 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Whether it is one transfer that takes what it can get. What holds nothing back, and what is
+    /// there for a moment only, says nothing about a law, and [`FlowSpec::bytes`] is not its total.
+    pub fn is_bulk(&self) -> bool {
+        matches!(self, Protocol::Udt(_) | Protocol::Tcp(_))
+    }
+
     /// Its name in scenario files and results.
     pub fn name(&self) -> String {
         match self {
