@@ -158,7 +158,7 @@ impl Recording {
             flow.series.push((delivered - flow.sampled) as f64 * 8.0 / interval);
             flow.sampled = delivered;
             let spec = &self.scenario.flows[number];
-            let complete = spec.bytes == Some(delivered);
+            let complete = spec.protocol.is_bulk() && spec.bytes == Some(delivered);
             if flow.completed.is_none() && complete {
                 flow.completed = Some(now);
             }

@@ -448,6 +448,20 @@ fn extremes_run() {
     }
 }
 
+/// The first of many transfers is not all of them.
+#[test]
+fn short_transfers_do_not_end_with_the_first() {
+    let keys = "protocol = \"tcp-newreno\"\narrivals = 5\nbytes = 1000\nstop = \"1s\"\n";
+    let report = scenario(&format!("sample = \"10ms\"\n{LINK}{FLOW}{keys}")).run();
+    let flow = &report.flows[0];
+    assert!(flow.bytes > 1_000 && flow.series.contains(&0.8e6), "{flow:?}");
+    assert_eq!(flow.stop_s, 1.0);
+    // One connection ends when everything has been delivered.
+    let keys = keys.replace("arrivals = 5\n", "");
+    let report = scenario(&format!("sample = \"10ms\"\n{LINK}{FLOW}{keys}")).run();
+    assert_eq!(report.flows[0].stop_s, 0.01);
+}
+
 /// Samples before the first round trip is over say nothing of how long it takes.
 #[test]
 fn a_round_trip_is_not_told_of_before_it_is_measured() {
