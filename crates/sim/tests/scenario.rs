@@ -526,10 +526,24 @@ fn cases_are_variables_that_go_together() {
     let rate = fast.scenario.links[0].config.rate.expect("a rate");
     assert_eq!(rate.bits_per_second(), 1_000_000_000);
 
-    let only = |case: &str| Plan::parse(text, &[("case".into(), case.into())], None);
-    assert_eq!(only("fast").expect("a plan").points(), 2);
-    let error = only("fst").unwrap_err().to_string();
+    let with = |name: &str, value: &str| Plan::parse(text, &[(name.into(), value.into())], None);
+    assert_eq!(with("case", "fast").expect("a plan").points(), 2);
+    let error = with("case", "fst").unwrap_err().to_string();
     assert!(error.contains("there is no case 'fst'; did you mean 'fast'?"), "{error}");
+
+    // What is set from outside goes before the cases, also where only they have it.
+    let seconds = |plan: &Plan, point| plan.point(point).unwrap().scenario.duration.as_secs();
+    let short = with("time", "2s").expect("a plan");
+    assert_eq!([0, 1, 2, 3].map(|point| seconds(&short, point)), [2; 4]);
+    let both = with("time", "[4s, 5s]").expect("a plan");
+    assert_eq!(both.points(), 8);
+    assert_eq!([0, 1, 4, 5].map(|point| seconds(&both, point)), [4, 5, 4, 5]);
+    let slower = with("rate", "1M").expect("a plan");
+    let rate = |point| slower.point(point).unwrap().scenario.links[0].config.rate;
+    assert_eq!([0, 3].map(rate), ["1M".parse().ok(); 2]);
+    let error = with("rates", "1M").unwrap_err().to_string();
+    assert!(error.contains("the file has no variable 'rates'; did you mean 'rate'?"), "{error}");
+
     let error = plan(&text.replace("\"fast\"", "\"slow\"")).unwrap_err().to_string();
     assert!(error.contains("a case needs a 'name' of its own"), "{error}");
 }
