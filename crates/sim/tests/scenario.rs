@@ -131,6 +131,18 @@ fn mistakes_are_named_with_their_lines() {
         ),
         (flow("options = { mss = 20 }"), "line 9: mss is 20, must be 96 to 65535"),
         (flow("options = 5"), "line 9: 'options' is a table: options = { mss = 1500 }"),
+        (
+            flow("protocol = \"tcp-cubic\"\noptions = 5"),
+            "line 10: 'options' is a table: options = { packet_size = 1500 }",
+        ),
+        (
+            top("tcp_friendliness = \"tcp-reno\"\ntcp_options = 5"),
+            "line 2: 'tcp_options' is a table: tcp_options = { packet_size = 1500 }",
+        ),
+        (
+            top("tcp_friendliness = \"tcp-reno\"\ntcp_options = { mss = 1500 }"),
+            "line 2: tcp_options has no key 'mss'; ",
+        ),
         (flow("protocol = \"tcp-cubic\"\narrivals = 5"), "'arrivals' needs 'bytes'"),
         (flow("protocol = \"tcp-cubic\"\narrivals = 0\nbytes = 9"), "a second above 0"),
         (

@@ -124,7 +124,7 @@ fn protocol(section: &Section<'_>) -> Option<Protocol> {
                 Some(law) => section.parse("cc", &law, str::parse::<Spec>)?,
                 None => tcp,
             };
-            let tcp = tcp_options(section, law);
+            let tcp = tcp_options(section, "options", law);
             match section.value::<f64>("arrivals") {
                 None => Some(Protocol::Tcp(tcp)),
                 Some(per_second) if per_second > 0.0 && per_second <= 1e6 => {
@@ -156,13 +156,13 @@ pub(super) fn friendliness(top: &Section<'_>) -> Option<TcpConfig> {
         top.reader().problem(&name.span, message);
         return None;
     };
-    Some(read_tcp_options(top, "tcp_options", law))
+    Some(tcp_options(top, "tcp_options", law))
 }
 
 /// The `options` of a UDT flow.
 fn udt_options(section: &Section<'_>) -> Option<Config> {
     let mut config = Config::default();
-    let Some((table, span)) = options(section, "options") else { return Some(config) };
+    let Some((table, span)) = options(section, "options", "mss") else { return Some(config) };
     let options = section.reader().section("options", table, span.clone());
     if let Some(mss) = options.value("mss") {
         config.mss = mss;
@@ -187,14 +187,11 @@ fn udt_options(section: &Section<'_>) -> Option<Config> {
     Some(config)
 }
 
-fn tcp_options(section: &Section<'_>, law: Spec) -> TcpConfig {
-    read_tcp_options(section, "options", law)
-}
-
-fn read_tcp_options(section: &Section<'_>, key: &'static str, law: Spec) -> TcpConfig {
+/// The options of TCP flows under `key`.
+fn tcp_options(section: &Section<'_>, key: &'static str, law: Spec) -> TcpConfig {
     let mut tcp = TcpConfig { law, ..TcpConfig::default() };
-    let Some((table, span)) = options(section, key) else { return tcp };
-    let options = section.reader().section("options", table, span.clone());
+    let Some((table, span)) = options(section, key, "packet_size") else { return tcp };
+    let options = section.reader().section(key, table, span.clone());
     tcp.packet_size = options.value("packet_size").unwrap_or(tcp.packet_size);
     if let Some(delay) = options.duration("delayed_ack") {
         tcp.delayed_ack = Some(delay).filter(|delay| !delay.is_zero());
@@ -216,14 +213,16 @@ fn read_tcp_options(section: &Section<'_>, key: &'static str, law: Spec) -> TcpC
     tcp
 }
 
+/// The table under `key`; `example` is an option that there may be in it.
 fn options<'a>(
     section: &Section<'a>,
     key: &'static str,
+    example: &str,
 ) -> Option<(&'a DeTable<'a>, core::ops::Range<usize>)> {
     match section.item(key)? {
         Item::Table(table, span) => Some((table, span)),
         Item::Scalar(Scalar { span, .. }) | Item::List(_, span) => {
-            let message = format!("'{key}' is a table: {key} = {{ mss = 1500 }}");
+            let message = format!("'{key}' is a table: {key} = {{ {example} = 1500 }}");
             section.reader().problem(&span, message);
             None
         }
