@@ -17,6 +17,8 @@ use crate::tcp::TcpConfig;
 pub(super) const MOST_FLOWS: usize = 100_000;
 /// Changes of the rate that the constant-rate flows of one table may have.
 const MOST_PHASES: usize = 1_000_000;
+/// How often a schedule may be repeated.
+const MOST_TIMES: u32 = 10_000;
 /// Bytes of a packet with all headers, where nothing else is said.
 const PACKET_SIZE: u32 = 1500;
 
@@ -34,8 +36,10 @@ pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Optio
     let stagger = section.duration("stagger").unwrap_or_default();
     let count = section.text("count").and_then(|scalar| {
         section.parse("count", &scalar, |text| match text.parse::<f64>() {
-            Ok(count) if (0.0..=MOST_FLOWS as f64).contains(&count) => Ok(count as usize),
-            _ => Err(format!("give a number of flows up to {MOST_FLOWS}")),
+            Ok(count) if (0.0..=MOST_FLOWS as f64).contains(&count) && count.fract() == 0.0 => {
+                Ok(count as usize)
+            }
+            _ => Err(format!("give a whole number of flows up to {MOST_FLOWS}")),
         })
     });
     let bytes = section.get("bytes", |text| {
@@ -231,11 +235,18 @@ fn options<'a>(
 
 /// `rate`, as a rule, or `schedule = ["0s:50M", "10s:0", …]`, again and again with `repeat`.
 fn cbr(section: &Section<'_>) -> Option<Protocol> {
+    if let Some(bytes) = section.raw("bytes") {
+        let message = "a constant rate has no 'bytes': say when it stops";
+        section.reader().problem(&bytes.span(), message);
+    }
     let packet_size = section.value::<u32>("packet_size").unwrap_or(PACKET_SIZE);
     let rate = section.get("rate", rate_or_silence);
     let schedule = section.list("schedule");
     let repeat = section.duration("repeat");
-    let times = section.value::<u32>("times");
+    let times = section.get("times", |text| match text.parse() {
+        Ok(times @ 1..=MOST_TIMES) => Ok(times),
+        _ => Err(format!("give a number from 1 to {MOST_TIMES}")),
+    });
     let phase = |scalar: &Scalar| {
         section.parse("schedule", scalar, |text| {
             let (at, rate) = text.split_once(':').ok_or("write 10s:50M, or 10s:0 for silence")?;
@@ -266,7 +277,7 @@ fn cbr(section: &Section<'_>) -> Option<Protocol> {
             section.reader().problem(section.span(), "'repeat' must be later than the schedule");
             return None;
         }
-        let rounds = times.unwrap_or(100).min(10_000);
+        let rounds = times.unwrap_or(100);
         if once.len() * rounds as usize > MOST_PHASES {
             let message = format!("more than {MOST_PHASES} changes of rate in all: take fewer");
             section.reader().problem(section.span(), message);
@@ -275,6 +286,8 @@ fn cbr(section: &Section<'_>) -> Option<Protocol> {
         for round in 1..rounds {
             phases.extend(once.iter().map(|(at, rate)| (*at + repeat * round, *rate)));
         }
+    } else if times.is_some() {
+        section.reader().problem(section.span(), "'times' needs 'repeat'");
     }
     Some(Protocol::Cbr { packet_size, phases })
 }
