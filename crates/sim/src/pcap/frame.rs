@@ -59,8 +59,10 @@ impl Bytes {
     fn sequence(&self, segment: u64) -> u32 {
         let first = segment.saturating_mul(self.payload);
         match self.total {
-            Some(total) if segment >= total.div_ceil(self.payload).max(1) => total as u32 + 2,
             // TCP's numbers wrap.
+            Some(total) if segment >= total.div_ceil(self.payload).max(1) => {
+                (total as u32).wrapping_add(2)
+            }
             _ => (first as u32).wrapping_add(1),
         }
     }
@@ -126,8 +128,7 @@ impl Frames {
             Kind::SynAck { window } => (0, 1, SYN | ACK, bytes.window(window, 0)),
             Kind::Data { number, last, .. } => {
                 let end = if last { FIN | PSH } else { 0 };
-                let first = (number.wrapping_mul(bytes.payload) as u32).wrapping_add(1);
-                (first, 1, ACK | end, u16::MAX)
+                (bytes.sequence(number), 1, ACK | end, u16::MAX)
             }
             Kind::Ack { next, window, .. } => {
                 (1, bytes.sequence(next), ACK, bytes.window(window, bytes.scale))
@@ -247,6 +248,8 @@ mod tests {
         let short = Bytes::new(&TcpConfig { receive_window: 100_000, ..tcp }, Some(2_500));
         assert_eq!([1, 2, 3, 4].map(|n| short.sequence(n)), [1001, 2001, 2502, 2502]);
         assert_eq!((short.scale, short.window(100, 1)), (1, 50_000));
+        let long = Bytes { total: Some(u64::from(u32::MAX)), ..short };
+        assert_eq!((long.sequence(4_294_967), long.sequence(4_294_968)), (4_294_967_001, 1));
         let empty = Bytes::new(&TcpConfig::default(), Some(0));
         assert_eq!((empty.sequence(0), empty.sequence(1)), (1, 2));
     }
