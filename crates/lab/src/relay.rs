@@ -280,7 +280,7 @@ impl Record {
             seed: scenario.seed,
             duration_s: scenario.duration.as_secs_f64(),
             sample_s: scenario.sample.as_secs_f64(),
-            measured_s: (scenario.measure.0.as_secs_f64(), scenario.measure.1.as_secs_f64()),
+            measured_s: scenario.measured_s(),
             links: links.collect(),
             indices: Indices {
                 efficiency_bps: throughput,

@@ -198,7 +198,7 @@ impl Recording {
             seed: self.scenario.seed,
             duration_s: seconds(self.scenario.duration),
             sample_s: seconds(self.scenario.sample),
-            measured_s: (seconds(self.scenario.measure.0), seconds(self.scenario.measure.1)),
+            measured_s: self.scenario.measured_s(),
             flows,
             links,
             indices,
@@ -272,24 +272,16 @@ impl Recording {
         let both = || flows.iter().zip(&self.scenario.flows);
         let counted = || both().filter(|(_, spec)| spec.protocol.is_bulk()).map(|(flow, _)| flow);
         let throughputs: Vec<f64> = counted().map(|flow| flow.throughput_bps).collect();
-        let samples: Vec<&[f64]> = counted().map(|flow| self.measured_samples(flow)).collect();
+        let sample = self.scenario.sample.as_secs_f64();
+        let measured = self.scenario.measured_s();
+        let samples: Vec<&[f64]> =
+            counted().map(|flow| flow.measured(&flow.series, sample, measured)).collect();
         Indices {
             efficiency_bps: indices::efficiency(&throughputs),
             jain: indices::jain(&throughputs),
             stability: indices::stability(&samples),
             tcp_friendliness: None,
         }
-    }
-
-    /// The samples of a flow that lie within the time of measuring and its own.
-    fn measured_samples<'a>(&self, flow: &'a FlowReport) -> &'a [f64] {
-        let sample = self.scenario.sample.as_secs_f64();
-        let from = flow.start_s.max(self.scenario.measure.0.as_secs_f64());
-        let to = flow.stop_s.min(self.scenario.measure.1.as_secs_f64());
-        // Sample n covers the time from n to n + 1; a hair's breadth is rounding.
-        let first = (from / sample - 1e-9).ceil().max(0.0) as usize;
-        let last = ((to / sample + 1e-9).floor().max(0.0) as usize).min(flow.series.len());
-        flow.series.get(first..last).unwrap_or_default()
     }
 }
 

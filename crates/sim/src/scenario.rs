@@ -137,6 +137,11 @@ impl Protocol {
 }
 
 impl Scenario {
+    /// [`Scenario::measure`] in seconds.
+    pub fn measured_s(&self) -> (f64, f64) {
+        (self.measure.0.as_secs_f64(), self.measure.1.as_secs_f64())
+    }
+
     /// The same with a TCP flow of [`Scenario::friendliness`] in the place of each UDT flow: the
     /// run that gives the fair share of the TCP friendliness index (gu05 §4).
     pub fn with_tcp_alone(&self) -> Option<Scenario> {
