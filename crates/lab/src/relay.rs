@@ -16,8 +16,6 @@ use crate::sweep::{Measured, Progress};
 
 /// Bytes that the sending application writes at once.
 const WRITE: usize = 1 << 18;
-/// Bytes of headers of a UDT packet.
-const HEADERS: u32 = 44;
 
 /// What a plan on real sockets has given.
 #[derive(Clone, Debug)]
@@ -260,7 +258,7 @@ impl Record {
             stop_s: scenario.duration.as_secs_f64(),
             bytes: end.bytes,
             throughput_bps: throughput,
-            packet_throughput_bps: throughput * f64::from(task.mss) / f64::from(task.mss - HEADERS),
+            packet_throughput_bps: throughput / spec.protocol.payload_share(),
             loss_rate: of_sent(sent.send_lost),
             packets_sent: sent.packets_sent,
             retransmitted: sent.packets_retransmitted,

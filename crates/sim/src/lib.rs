@@ -29,7 +29,7 @@ pub use cbr::{CbrSource, Counter, Phase};
 pub use hash::TraceHash;
 pub use network::{Hop, LinkId, Network, NodeId};
 pub use observer::{Event, EventKind, Observer};
-pub use packet::{Content, Packet};
+pub use packet::{Content, Packet, UDP_HEADERS, UDT_HEADERS};
 pub use pcap::Capture;
 pub use report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, TransferReport};
 pub use run::Run;

@@ -8,14 +8,10 @@ use farhaul_link::LinkStats;
 use crate::build::{receiver, sender};
 use crate::indices;
 use crate::network::LinkId;
+use crate::packet::UDP_HEADERS;
 use crate::report::{FlowReport, Indices, LinkReport, Report, Spread, TransferReport};
-use crate::scenario::{FlowSpec, Protocol, Scenario};
+use crate::scenario::{Protocol, Scenario};
 use crate::simulation::{Agent, Sent, Simulation};
-use crate::tcp::HEADERS;
-
-/// Bytes of headers of a UDT packet and of one of constant rate.
-const UDT_HEADERS: u32 = 44;
-const CBR_HEADERS: u32 = 28;
 
 /// A run that can be watched between samples.
 ///
@@ -95,21 +91,12 @@ impl Run {
 
     /// What has been measured.
     pub fn finish(self) -> Report {
-        let Run { main, reference } = self;
-        let is_tcp = |flow: &FlowSpec| matches!(flow.protocol, Protocol::Tcp(_));
-        let beside: Vec<usize> =
-            (0..main.flows.len()).filter(|n| is_tcp(&main.scenario.flows[*n])).collect();
+        let Run { mut main, reference } = self;
         let mut report = main.report();
-        if let Some(reference) = reference {
+        if let Some(mut reference) = reference {
+            let beside = main.tcp_throughputs(&report);
             let alone = reference.report();
-            let beside: Vec<f64> =
-                beside.iter().map(|n| report.flows[*n].packet_throughput_bps).collect();
-            let alone: Vec<f64> = alone
-                .flows
-                .iter()
-                .filter(|flow| flow.protocol.starts_with("tcp") && flow.transfers.is_none())
-                .map(|flow| flow.packet_throughput_bps)
-                .collect();
+            let alone = reference.tcp_throughputs(&alone);
             report.indices.tcp_friendliness = indices::tcp_friendliness(&beside, &alone);
         }
         report
@@ -163,7 +150,8 @@ impl Recording {
                 flow.completed = Some(now);
             }
             if let Some(arrived) = self.simulation.agent_mut(receiver(number)).arrived(now) {
-                let bits = (arrived - flow.arrived) as f64 * payload(&spec.protocol) * 8.0;
+                let bits =
+                    (arrived - flow.arrived) as f64 * f64::from(spec.protocol.payload()) * 8.0;
                 flow.arrivals.push(bits / interval);
                 flow.arrived = arrived;
             } else {
@@ -188,7 +176,8 @@ impl Recording {
         }
     }
 
-    fn report(mut self) -> Report {
+    /// What has been measured; once, for the series go with it.
+    fn report(&mut self) -> Report {
         let flows: Vec<FlowReport> = (0..self.flows.len()).map(|n| self.flow(n)).collect();
         let links = (0..self.links.len()).map(|n| self.link(n)).collect();
         let indices = self.indices(&flows);
@@ -233,7 +222,7 @@ impl Recording {
             stop_s: stop.as_secs_f64(),
             bytes,
             throughput_bps: throughput,
-            packet_throughput_bps: throughput / payload_share(&spec.protocol),
+            packet_throughput_bps: throughput / spec.protocol.payload_share(),
             loss_rate: if packets > 0 { (lost as f64 / packets as f64).min(1.0) } else { 0.0 },
             packets_sent: packets,
             retransmitted,
@@ -242,6 +231,15 @@ impl Recording {
             series: core::mem::take(&mut record.series),
             arrivals: core::mem::take(&mut record.arrivals),
         }
+    }
+
+    /// Of the TCP connections that are flows of their own, in whole packets.
+    fn tcp_throughputs(&self, report: &Report) -> Vec<f64> {
+        let flows = report.flows.iter().zip(&self.scenario.flows);
+        flows
+            .filter(|(_, spec)| matches!(spec.protocol, Protocol::Tcp(_)))
+            .map(|(flow, _)| flow.packet_throughput_bps)
+            .collect()
     }
 
     fn transfers(&self, number: usize) -> Option<TransferReport> {
@@ -285,34 +283,13 @@ impl Recording {
     }
 }
 
-/// The part of a full packet that is payload.
-fn payload_share(protocol: &Protocol) -> f64 {
-    let (size, headers) = sizes(protocol);
-    f64::from(size.saturating_sub(headers).max(1)) / f64::from(size)
-}
-
-/// Bytes of payload in a full packet.
-fn payload(protocol: &Protocol) -> f64 {
-    let (size, headers) = sizes(protocol);
-    f64::from(size.saturating_sub(headers).max(1))
-}
-
-/// Bytes of a full packet and of the headers in it.
-fn sizes(protocol: &Protocol) -> (u32, u32) {
-    match protocol {
-        Protocol::Udt(config) => (config.mss, UDT_HEADERS),
-        Protocol::Tcp(tcp) | Protocol::TcpArrivals { tcp, .. } => (tcp.packet_size, HEADERS),
-        Protocol::Cbr { packet_size, .. } => (*packet_size, CBR_HEADERS),
-    }
-}
-
 /// The sender or the receiver of a flow.
 impl Agent {
     /// Payload bytes that a receiver has delivered.
     pub fn delivered(&self) -> u64 {
         match self {
             Agent::Udt(agent) => agent.received,
-            Agent::Counter(counter) => counter.bytes - counter.packets * u64::from(CBR_HEADERS),
+            Agent::Counter(counter) => counter.bytes - counter.packets * u64::from(UDP_HEADERS),
             Agent::TcpSink(sink) => sink.received(),
             Agent::Cbr(_) | Agent::TcpSource(_) => 0,
         }

@@ -20,7 +20,8 @@ use core::time::Duration;
 use farhaul_engine::Config;
 use farhaul_link::{LinkConfig, Rate};
 
-use crate::tcp::TcpConfig;
+use crate::packet::{UDP_HEADERS, UDT_HEADERS};
+use crate::tcp::{self, TcpConfig};
 
 pub use plan::{Plan, Point};
 pub(crate) use problems::suggestion;
@@ -113,6 +114,30 @@ impl Protocol {
     /// there for a moment only, says nothing about a law, and [`FlowSpec::bytes`] is not its total.
     pub fn is_bulk(&self) -> bool {
         matches!(self, Protocol::Udt(_) | Protocol::Tcp(_))
+    }
+
+    /// Bytes of payload in a full packet, at least 1.
+    pub fn payload(&self) -> u32 {
+        let headers = match self {
+            Protocol::Udt(_) => UDT_HEADERS,
+            Protocol::Tcp(_) | Protocol::TcpArrivals { .. } => tcp::HEADERS,
+            Protocol::Cbr { .. } => UDP_HEADERS,
+        };
+        self.packet_size().saturating_sub(headers).max(1)
+    }
+
+    /// The part of a full packet that is payload.
+    pub fn payload_share(&self) -> f64 {
+        f64::from(self.payload()) / f64::from(self.packet_size())
+    }
+
+    /// Bytes of a full packet with all headers.
+    fn packet_size(&self) -> u32 {
+        match self {
+            Protocol::Udt(config) => config.mss,
+            Protocol::Tcp(tcp) | Protocol::TcpArrivals { tcp, .. } => tcp.packet_size,
+            Protocol::Cbr { packet_size, .. } => *packet_size,
+        }
     }
 
     /// Its name in scenario files and results.

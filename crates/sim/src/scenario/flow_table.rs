@@ -11,6 +11,7 @@ use super::problems::suggestion;
 use super::reader::{Item, Scalar, Section};
 use super::tables::Nodes;
 use super::{FlowSpec, Protocol};
+use crate::packet::UDP_HEADERS;
 use crate::tcp::TcpConfig;
 
 /// Flows that a scenario may have.
@@ -267,8 +268,9 @@ fn cbr(section: &Section<'_>) -> Option<Protocol> {
         section.reader().problem(section.span(), "the times of 'schedule' must ascend");
         return None;
     }
-    if !(28..=65_535).contains(&packet_size) {
-        section.reader().problem(section.span(), "'packet_size' is from 28 to 65535 bytes");
+    if !(UDP_HEADERS..=65_535).contains(&packet_size) {
+        let message = format!("'packet_size' is from {UDP_HEADERS} to 65535 bytes");
+        section.reader().problem(section.span(), message);
         return None;
     }
     let mut phases = once.clone();
