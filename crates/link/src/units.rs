@@ -210,10 +210,11 @@ pub(crate) fn parse_fields(
     Ok(())
 }
 
-/// A non-negative finite number and what follows it, spaces between them removed.
+/// A non-negative finite number and what follows it, spaces between them removed; `None` if the text
+/// does not begin with one.
 ///
 /// An `e` after the digits belongs to the number only if an exponent follows it.
-fn split_number(text: &str) -> Option<(f64, &str)> {
+pub fn split_number(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let bytes = text.as_bytes();
     let digits_from = |mut at: usize| {
