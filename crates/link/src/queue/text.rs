@@ -12,7 +12,7 @@ impl QueueConfig {
     /// As [`FromStr`], and `bdp` alone, also as a `limit=`, means the product with `rtt`.
     ///
     /// # Errors
-    /// If the text is none of the forms above.
+    /// If the text is none of the forms of [`QueueConfig`].
     pub fn parse(text: &str, rtt: Duration) -> Result<Self, ParseError> {
         parse(text, Some(rtt))
     }

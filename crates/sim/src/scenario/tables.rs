@@ -10,7 +10,7 @@ use super::problems::Problem;
 use super::reader::{Reader, Section, Variables};
 use super::{FlowSpec, LinkSpec, Scenario, flow_table, link_table};
 
-/// Seconds of simulated time that a run may have: a year.
+/// Simulated time that a run may have: a year.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 /// Samples that a run may have.
 const MOST_SAMPLES: u128 = 1_000_000;
