@@ -1,12 +1,9 @@
 //! A packet as it would be on a real network: IPv4 with UDP or TCP.
 
-use core::net::IpAddr;
-
 use farhaul_link::Packet as _;
 
 use crate::packet::{Content, Packet};
 use crate::scenario::{Protocol, Scenario};
-use crate::simulation::AgentId;
 use crate::tcp::{Kind, Segment, TcpConfig};
 use crate::udt;
 
@@ -184,8 +181,8 @@ fn ip(out: &mut Vec<u8>, packet: &Packet, protocol: u8) {
     out.extend((packet.wire_len() as u16).to_be_bytes());
     // No identification, must not be fragmented, 64 hops.
     out.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
-    out.extend(address(packet.from));
-    out.extend(address(packet.to));
+    out.extend(udt::ip(packet.from).octets());
+    out.extend(udt::ip(packet.to).octets());
     let check = checksum(sum(&out[start..]));
     out[start + 10..start + 12].copy_from_slice(&check.to_be_bytes());
 }
@@ -193,7 +190,8 @@ fn ip(out: &mut Vec<u8>, packet: &Packet, protocol: u8) {
 /// The checksum of TCP or UDP with this header, its own field still 0, before payload of zeros.
 fn transport_checksum(packet: &Packet, protocol: u8, header: &[u8]) -> u16 {
     let len = (packet.wire_len() - IP_HEADER) as u16;
-    let addresses = sum(&address(packet.from)) + sum(&address(packet.to));
+    let address = |agent| sum(&udt::ip(agent).octets());
+    let addresses = address(packet.from) + address(packet.to);
     checksum(addresses + u32::from(protocol) + u32::from(len) + sum(header))
 }
 
@@ -201,13 +199,6 @@ fn transport_checksum(packet: &Packet, protocol: u8, header: &[u8]) -> u16 {
 fn udp(out: &mut Vec<u8>, packet: &Packet, [from, to]: [u16; 2]) {
     let len = packet.wire_len().saturating_sub(IP_HEADER).max(UDP_HEADER) as u16;
     [from, to, len, 0].iter().for_each(|word| out.extend(word.to_be_bytes()));
-}
-
-fn address(agent: AgentId) -> [u8; 4] {
-    match udt::address(agent).ip() {
-        IpAddr::V4(ip) => ip.octets(),
-        IpAddr::V6(_) => [0; 4],
-    }
 }
 
 /// The sum of big-endian words, of which there are few enough for it not to overflow.

@@ -111,7 +111,8 @@ impl TcpSource {
         };
         if stop.is_some_and(|at| at <= now) {
             self.stopped = true;
-            for (_, transfer) in self.connections.iter_mut() {
+            // What is sent in bulk has the first connection, and no other.
+            if let Some(transfer) = self.connections.get_mut(0) {
                 transfer.sender.stop();
             }
             self.connections.ask(0, now);
