@@ -193,7 +193,7 @@ impl Writer {
     }
 
     fn udt(&mut self, start: u64) {
-        let law = self.law(&["udt", "udt:noisy", "udt:noisy,noise=0.2"]);
+        let law = self.law(&["udt", "udt:module", "udt:noisy", "udt:noisy,noise=0.2"]);
         self.line(format_args!("protocol = \"udt\"\ncc = \"{law}\""));
         self.amount(start);
         // Whoever sends nothing for a minute may have been told nothing for as long.
