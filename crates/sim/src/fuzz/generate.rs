@@ -102,6 +102,8 @@ impl Writer {
         if self.rng.chance(0.25) {
             let (start, length) = (self.spread(10, 8_000), self.spread(10, 4_000));
             let (again, after) = (self.spread(10, 1_000), 20 + self.rng.below(30));
+            // TCP's longest time-out, a minute, would meet each blackout of a divisor of it.
+            let after = after + u64::from(60 % after == 0);
             let second = if self.rng.chance(0.5) {
                 format!(", \"{again}ms+{length}ms/{after}s\"")
             } else {
