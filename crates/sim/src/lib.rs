@@ -36,8 +36,8 @@ pub use run::Run;
 pub use scenario::{FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario};
 pub use simulation::{Agent, AgentId, Sent, Simulation};
 pub use tcp::{
-    BLOCKS, Block, HEADERS, Kind, RttSamples, Segment, SinkStats, TcpConfig, TcpSink, TcpSource,
-    TcpStats, Transfers, Workload,
+    BLOCKS, Block, Kind, RttSamples, Segment, SinkStats, TCP_HEADERS, TcpConfig, TcpSink,
+    TcpSource, TcpStats, Transfers, Workload,
 };
 pub use trace::{Filter, FilterError, Trace};
 pub use udt::UdtAgent;

@@ -21,7 +21,7 @@ use farhaul_engine::Config;
 use farhaul_link::{LinkConfig, Rate};
 
 use crate::packet::{UDP_HEADERS, UDT_HEADERS};
-use crate::tcp::{self, TcpConfig};
+use crate::tcp::{TCP_HEADERS, TcpConfig};
 
 pub use plan::{Plan, Point};
 pub(crate) use problems::suggestion;
@@ -120,7 +120,7 @@ impl Protocol {
     pub fn payload(&self) -> u32 {
         let headers = match self {
             Protocol::Udt(_) => UDT_HEADERS,
-            Protocol::Tcp(_) | Protocol::TcpArrivals { .. } => tcp::HEADERS,
+            Protocol::Tcp(_) | Protocol::TcpArrivals { .. } => TCP_HEADERS,
             Protocol::Cbr { .. } => UDP_HEADERS,
         };
         self.packet_size().saturating_sub(headers).max(1)
