@@ -286,7 +286,11 @@ proptest! {
 
     /// Whatever the changes, a packet takes as long as there is room for its bits.
     #[test]
-    fn a_packet_takes_as_long_as_its_bits(config in config(), at in 0..50_000_000u64, bytes in 1..3_000usize) {
+    fn a_packet_takes_as_long_as_its_bits(
+        config in config(),
+        at in 0..50_000_000u64,
+        bytes in 1..3_000usize,
+    ) {
         let (rate, rate_changes) = (config.rate, config.rate_changes);
         let config = LinkConfig { rate, rate_changes, ..LinkConfig::default() };
         let at = Time::from_nanos(at);
