@@ -8,18 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farhaul::{Bytes, Connection, Law, Listener, Options};
-use farhaul_link::{LinkConfig, LinkStats, QueueConfig};
-use farhaul_sim::{
-    FlowReport, Indices, LinkReport, Plan, Protocol, Queue, Report, Scenario, Spread,
-};
+use farhaul_link::{LinkConfig, QueueConfig};
+use farhaul_sim::{FlowReport, Indices, LinkReport, Plan, Protocol, Report, Scenario, Spread};
 use farhaul_wan::{DirectionStats, Relay, RelayConfig};
 
 use crate::sweep::{Measured, Progress};
 
 /// Bytes that the sending application writes at once.
 const WRITE: usize = 1 << 18;
-/// Bytes of headers of a UDT packet.
-const HEADERS: u32 = 44;
 
 /// What a plan on real sockets has given.
 #[derive(Clone, Debug)]
@@ -262,7 +258,7 @@ impl Record {
             stop_s: scenario.duration.as_secs_f64(),
             bytes: end.bytes,
             throughput_bps: throughput,
-            packet_throughput_bps: throughput * f64::from(task.mss) / f64::from(task.mss - HEADERS),
+            packet_throughput_bps: throughput / spec.protocol.payload_share(),
             loss_rate: of_sent(sent.send_lost),
             packets_sent: sent.packets_sent,
             retransmitted: sent.packets_retransmitted,
@@ -274,14 +270,15 @@ impl Record {
             let at = |moment: &Moment| moment.counted[way].link;
             let name = scenario.links[way].name.clone();
             let queues = self.samples.iter().map(|moment| at(moment).queue.packets).collect();
-            link_report(name, &task.links[way], [at(from), at(to), at(end)], span, queues)
+            let measured = (from.at, to.at);
+            LinkReport::new(name, &task.links[way], measured, [from, to, end].map(at), queues)
         });
         Report {
             title: scenario.title.clone(),
             seed: scenario.seed,
             duration_s: scenario.duration.as_secs_f64(),
             sample_s: scenario.sample.as_secs_f64(),
-            measured_s: (scenario.measure.0.as_secs_f64(), scenario.measure.1.as_secs_f64()),
+            measured_s: scenario.measured_s(),
             links: links.collect(),
             indices: Indices {
                 efficiency_bps: throughput,
@@ -294,28 +291,6 @@ impl Record {
             packets: end.counted.iter().map(|way| way.received).sum(),
             wall_seconds: Some(end.at.as_secs_f64()),
         }
-    }
-}
-
-fn link_report(
-    name: String,
-    config: &LinkConfig,
-    [from, to, end]: [LinkStats; 3],
-    span: f64,
-    queue_series: Vec<u64>,
-) -> LinkReport {
-    let rate = config.rate.map(|rate| rate.bits_per_second() as f64);
-    let bits = (to.transmitted_bytes - from.transmitted_bytes) as f64 * 8.0;
-    let fill = (to.queue.packet_nanos - from.queue.packet_nanos) as f64;
-    LinkReport {
-        name,
-        rate_bps: rate,
-        utilisation: rate.map(|rate| bits / rate / span),
-        drops: end.dropped(),
-        drops_queue: end.dropped_queue,
-        drops_early: end.dropped_early,
-        queue: Queue { mean: fill / (span * 1e9), max: end.queue.packets_max },
-        queue_series,
     }
 }
 

@@ -99,6 +99,14 @@ impl LinkConfig {
     pub fn rate_at(&self, at: Time) -> Option<Rate> {
         self.rate_changes.latest(at).or(self.rate)
     }
+
+    /// How many bits the link can transmit from `from` to `to`, changes of the rate included; `None`
+    /// if there is no limit, for transmission takes no time at `from`.
+    pub fn bits_between(&self, from: Time, to: Time) -> Option<f64> {
+        self.rate_at(from)?;
+        let until = |at| self.rate_changes.integral(self.rate, at);
+        Some(until(to).saturating_sub(until(from)) as f64 / 1e9)
+    }
 }
 
 impl Blackout {
@@ -324,6 +332,30 @@ mod tests {
         let often: Blackout = "2s+500ms/10s".parse().unwrap();
         assert!(!covered(often, 0) && covered(often, 2_100) && !covered(often, 2_600));
         assert!(covered(often, 12_100) && !covered(often, 12_600));
+    }
+
+    #[test]
+    fn bits_of_a_span() {
+        let link = |rate, changes: &str| LinkConfig {
+            rate: Rate::from_bits_per_second(rate),
+            rate_changes: changes.parse().unwrap(),
+            ..LinkConfig::default()
+        };
+        let ms = Time::from_millis;
+        let steady = link(8_000_000, "none");
+        assert_eq!(steady.bits_between(ms(250), ms(750)), Some(4e6));
+        assert_eq!(steady.bits_between(ms(250), ms(250)), Some(0.0));
+        // As fast as a cycle may be, which whoever looks each millisecond does not see.
+        let fast = link(1, "0s:10M,500us:100M/1ms");
+        assert_eq!(fast.bits_between(ms(0), ms(1_000)), Some(55e6));
+        assert_eq!(fast.bits_between(ms(1), ms(31_536_000_001)), Some(55e6 * 31_536_000.0));
+        let half = Time::from_micros(2_500);
+        assert_eq!(fast.bits_between(half, ms(3)), Some(50e3));
+        // Without a rate until the first change.
+        let late = link(0, "10ms:1M");
+        assert_eq!(late.bits_between(ms(9), ms(30)), None);
+        assert_eq!(late.bits_between(ms(10), ms(30)), Some(20e3));
+        assert_eq!(LinkConfig::default().bits_between(ms(0), ms(1)), None);
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub use loss::{GilbertElliott, LossModel};
 pub use queue::{CoDel, QueueConfig, QueueLimit, Red};
 pub use rate_changes::{RateChange, RateChanges};
 pub use stats::{LinkStats, QueueDepth};
-pub use units::{ParseError, Probability, Rate, parse_duration, parse_size};
+pub use units::{ParseError, Probability, Rate, parse_duration, parse_size, split_number};
 
 /// What a link must know of a packet. A duplicating link clones it.
 pub trait Packet: Clone {

@@ -5,6 +5,7 @@ use core::num::NonZeroU64;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
+use crate::units::parse_fields;
 use crate::{GilbertElliott, LossModel, ParseError, Probability};
 
 impl FromStr for LossModel {
@@ -79,30 +80,24 @@ impl fmt::Display for LossModel {
 fn parse_gilbert_elliott(text: &str) -> Result<GilbertElliott, ParseError> {
     const EXPECTED: &str = "a loss in bursts (write ge:p=1%,r=30%, ge:p=1%,r=30%,good=0.1%,bad=50% or \
          ge:loss=1%,burst=5)";
-    let error = || ParseError::new(text, EXPECTED);
     let (mut p, mut r, mut good, mut bad) = (None, None, None, None);
     let (mut loss, mut burst) = (None, None);
-    for field in text.split(',') {
-        let (name, value) = field.split_once('=').ok_or_else(error)?;
-        if name.trim() == "burst" {
-            let packets: f64 = value.trim().parse().map_err(|_| error())?;
-            if burst.replace(packets).is_some() {
-                return Err(error());
-            }
-            continue;
-        }
-        let slot = match name.trim() {
+    parse_fields(text, EXPECTED, |name, value| {
+        let probability = match name {
             "p" => &mut p,
             "r" => &mut r,
             "good" => &mut good,
             "bad" => &mut bad,
             "loss" => &mut loss,
-            _ => return Err(error()),
+            "burst" => {
+                burst = value.parse::<f64>().ok();
+                return Ok(burst.is_some());
+            }
+            _ => return Ok(false),
         };
-        if slot.replace(value.parse::<Probability>()?).is_some() {
-            return Err(error());
-        }
-    }
+        *probability = Some(value.parse()?);
+        Ok(true)
+    })?;
     match (p, r, loss, burst) {
         (Some(p), Some(r), None, None) => Ok(GilbertElliott {
             p,
@@ -119,42 +114,46 @@ fn parse_gilbert_elliott(text: &str) -> Result<GilbertElliott, ParseError> {
                 )
             })
         }
-        _ => Err(error()),
+        _ => Err(ParseError::new(text, EXPECTED)),
     }
 }
 
 fn parse_gaussian(text: &str) -> Result<LossModel, ParseError> {
-    let error = || {
-        let expected = "Gaussian distances between losses (write gauss:mean=1000,sd=100; the mean is \
-                        at least 1 packet)";
-        ParseError::new(text, expected)
-    };
-    let (first, second) = text.split_once(',').ok_or_else(error)?;
-    let fields = [first, second].map(|field| packets(field, "mean").ok_or(field));
-    let (mean, sd) = match fields {
-        [Ok(mean), Err(other)] | [Err(other), Ok(mean)] => (mean, packets(other, "sd")),
-        _ => return Err(error()),
-    };
-    let sd = sd.ok_or_else(error)?;
-    if mean < 1.0 { Err(error()) } else { Ok(LossModel::Gaussian { mean, sd }) }
+    const EXPECTED: &str = "Gaussian distances between losses (write gauss:mean=1000,sd=100; the \
+                            mean is at least 1 packet)";
+    let (mut mean, mut sd) = (None, None);
+    parse_fields(text, EXPECTED, |name, value| {
+        let distance = match name {
+            "mean" => &mut mean,
+            "sd" => &mut sd,
+            _ => return Ok(false),
+        };
+        *distance = packets(value);
+        Ok(distance.is_some())
+    })?;
+    match (mean, sd) {
+        (Some(mean), Some(sd)) if mean >= 1.0 => Ok(LossModel::Gaussian { mean, sd }),
+        _ => Err(ParseError::new(text, EXPECTED)),
+    }
 }
 
 fn parse_poisson(text: &str) -> Result<LossModel, ParseError> {
-    let mean = packets(text, "mean").filter(|mean| *mean >= 1.0).ok_or_else(|| {
-        let expected = "a mean distance between losses (write poisson:mean=1000; it is at least 1 \
-                        packet)";
-        ParseError::new(text, expected)
+    const EXPECTED: &str = "a mean distance between losses (write poisson:mean=1000; it is at least \
+                            1 packet)";
+    let mut mean = None;
+    parse_fields(text, EXPECTED, |name, value| {
+        mean = packets(value).filter(|mean| name == "mean" && *mean >= 1.0);
+        Ok(mean.is_some())
     })?;
+    let mean = mean.ok_or_else(|| ParseError::new(text, EXPECTED))?;
     Ok(LossModel::Poisson { mean })
 }
 
-/// The value of a field `name=value` in packets.
-fn packets(field: &str, name: &str) -> Option<f64> {
+/// A distance in packets.
+fn packets(text: &str) -> Option<f64> {
     /// Above it a float does not tell a packet from the next.
     const MOST: f64 = (1u64 << 53) as f64;
-    let (found, value) = field.split_once('=')?;
-    let value = value.trim().parse().ok()?;
-    (found.trim() == name && (0.0..=MOST).contains(&value)).then_some(value)
+    text.parse().ok().filter(|packets| (0.0..=MOST).contains(packets))
 }
 
 fn parse_list(text: &str) -> Result<Vec<RangeInclusive<u64>>, ParseError> {

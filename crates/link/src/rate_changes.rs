@@ -88,6 +88,38 @@ impl RateChanges {
         let latest = self.changes.iter().rfind(|change| change.at <= within);
         latest.or_else(|| self.changes.last().filter(|_| cycle)).map(|change| change.rate)
     }
+
+    /// The integral of the rate over time from the origin to `until`, in bits per second times
+    /// nanoseconds; `first` holds until the first change, `None` counting nothing. It is exact, and
+    /// takes no longer however many cycles there are.
+    pub(crate) fn integral(&self, first: Option<Rate>, until: Time) -> u128 {
+        let until = until.as_nanos();
+        match (self.every.map(nanos), self.changes.last()) {
+            (Some(every), Some(last)) if until >= every => {
+                // All cycles but the first begin with the rate that the one before ended with.
+                let (last, cycles) = (Some(last.rate), u128::from(until / every) - 1);
+                self.integral_of_cycle(first, every)
+                    + cycles * self.integral_of_cycle(last, every)
+                    + self.integral_of_cycle(last, until % every)
+            }
+            _ => self.integral_of_cycle(first, until),
+        }
+    }
+
+    /// The same over the first nanoseconds of a cycle that `first` holds at the beginning of.
+    fn integral_of_cycle(&self, first: Option<Rate>, until: u64) -> u128 {
+        let (mut sum, mut since, mut rate) = (0, 0, first);
+        let mut pass = |to: u64, next| {
+            let bits = rate.map_or(0, Rate::bits_per_second);
+            sum += u128::from(bits) * u128::from(to - since);
+            (since, rate) = (to, next);
+        };
+        for change in &self.changes {
+            pass(nanos(change.at).min(until), Some(change.rate));
+        }
+        pass(until, None);
+        sum
+    }
 }
 
 impl Upcoming {
@@ -216,6 +248,28 @@ mod tests {
         let times = [9_999, 10_000, 20_000, 30_000, 39_999, 40_000, 50_000, 70_000];
         assert_eq!(times.map(|ms| at(often, ms)), [0, 5, 7, 7, 7, 5, 7, 5]);
         assert_eq!(at("none", 5), 0);
+    }
+
+    #[test]
+    fn the_integral_is_exact() {
+        let rate = Rate::from_bits_per_second;
+        let integral =
+            |text: &str, first, ns| changes(text).integral(rate(first), Time::from_nanos(ns));
+        assert_eq!(integral("none", 7, 3), 21);
+        assert_eq!(integral("none", u64::MAX, u64::MAX), u128::from(u64::MAX).pow(2));
+        let once = "10ns:5,20ns:7";
+        assert_eq!([0, 10, 11, 20, 25].map(|ns| integral(once, 2, ns)), [0, 20, 25, 70, 105]);
+        assert_eq!([10, 11].map(|ns| integral(once, 0, ns)), [0, 5]);
+        // The first millisecond has 2, 5 and 7 in it; each other 7, 5 and 7.
+        let (ms, often) = (1_000_000, "100us:5,500us:7/1ms");
+        let first = 200_000 + 2_000_000 + 3_500_000;
+        let other = first + 500_000;
+        assert_eq!(integral(often, 2, ms), first);
+        assert_eq!(integral(often, 2, 4 * ms), first + 3 * other);
+        assert_eq!(integral(often, 2, 4 * ms + 100_001), first + 3 * other + 700_005);
+        // 584 years of them.
+        let cycles = u64::MAX / ms;
+        assert_eq!(integral(often, 2, cycles * ms), first + u128::from(cycles - 1) * other);
     }
 
     #[test]

@@ -190,10 +190,31 @@ impl fmt::Display for Probability {
     }
 }
 
-/// A non-negative finite number and what follows it, spaces between them removed.
+/// Reads `name=value,name=value`: gives `set` the name and the value of each field, none twice; it
+/// returns whether they are as expected.
+pub(crate) fn parse_fields(
+    text: &str,
+    expected: &'static str,
+    mut set: impl FnMut(&str, &str) -> Result<bool, ParseError>,
+) -> Result<(), ParseError> {
+    let error = || ParseError::new(text, expected);
+    let mut seen: Vec<&str> = Vec::new();
+    for field in text.split(',').filter(|_| !text.trim().is_empty()) {
+        let (name, value) = field.split_once('=').ok_or_else(error)?;
+        let name = name.trim();
+        if seen.contains(&name) || !set(name, value.trim())? {
+            return Err(error());
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+/// A non-negative finite number and what follows it, spaces between them removed; `None` if the text
+/// does not begin with one.
 ///
 /// An `e` after the digits belongs to the number only if an exponent follows it.
-fn split_number(text: &str) -> Option<(f64, &str)> {
+pub fn split_number(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let bytes = text.as_bytes();
     let digits_from = |mut at: usize| {

@@ -222,7 +222,8 @@ fn a_rate_that_changes() {
     );
 }
 
-/// The queue's randomness is its own: what the wire does is the same whatever the queue.
+/// The queue's randomness is its own: what the wire does is the same whatever the queue. These drop
+/// nothing, so that the same packets come to the wire; RED draws for each of them nevertheless.
 #[test]
 fn the_queue_draws_apart_from_the_wire() {
     let arrived = |queue: &str| {
@@ -233,11 +234,16 @@ fn the_queue_draws_apart_from_the_wire() {
             jitter: "1ms:reorder".parse().unwrap(),
             ..LinkConfig::default()
         };
-        drain(&mut offered(config, 5_000, 1_500, 20_000))
+        let mut link = offered(config, 5_000, 1_500, 0);
+        let out = drain(&mut link);
+        let stats = link.stats();
+        assert_eq!((stats.queue.packets_max, stats.dropped_early), (5_000, 0), "{queue}");
+        assert!(stats.dropped_loss > 0, "{queue}");
+        out
     };
     let tail = arrived("unlimited");
-    assert_eq!(tail, arrived("red"));
-    assert_eq!(tail, arrived("codel"));
+    assert_eq!(tail, arrived("red:min=0,max=1000000,maxp=0%"));
+    assert_eq!(tail, arrived("codel:target=1000s"));
 }
 
 #[test]

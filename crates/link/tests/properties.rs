@@ -284,6 +284,30 @@ proptest! {
         }
     }
 
+    /// Whatever the changes, a packet takes as long as there is room for its bits.
+    #[test]
+    fn a_packet_takes_as_long_as_its_bits(
+        config in config(),
+        at in 0..50_000_000u64,
+        bytes in 1..3_000usize,
+    ) {
+        let (rate, rate_changes) = (config.rate, config.rate_changes);
+        let config = LinkConfig { rate, rate_changes, ..LinkConfig::default() };
+        let at = Time::from_nanos(at);
+        let mut link = Link::new(config.clone(), 1);
+        link.offer(at, Probe::new(0, bytes)).expect("the queue is unlimited");
+        let end = link.next_end().expect("a transmission");
+        let (bits, before_end) = (bytes as f64 * 8.0, Time::from_nanos(end.as_nanos() - 1));
+        match config.bits_between(at, end) {
+            None => prop_assert_eq!(end, at),
+            Some(room) => {
+                prop_assert!(room > bits - 1e-3, "{room}, not {bits}");
+                let room = config.bits_between(at, before_end).expect("as before");
+                prop_assert!(room < bits + 1e-3, "{room}, not {bits}");
+            }
+        }
+    }
+
     #[test]
     fn the_queue_keeps_its_limit(config in config(), offers in offers(), seed: u64) {
         let (link, _) = run(&config, seed, &offers, true);

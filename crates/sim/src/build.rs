@@ -30,7 +30,7 @@ impl Scenario {
     pub(crate) fn build(&self) -> Simulation {
         let mut seeds = Rng::new(self.seed);
         let round_trips = self.round_trips();
-        let mut network = self.network(
+        let network = self.network(
             |index| {
                 let spec = &self.links[index];
                 // Read before with another round trip, so that it can be read.
@@ -45,7 +45,6 @@ impl Scenario {
             [(NodeId(flow.from as u32), from), (NodeId(flow.to as u32), to)]
         });
         let agents = agents.collect();
-        network.route();
         Simulation::new(network, agents)
     }
 

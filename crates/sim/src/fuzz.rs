@@ -147,8 +147,8 @@ fn inspect(scenario: &Scenario, simulation: &mut Simulation) -> Result<(), Strin
     for (number, flow) in scenario.flows.iter().enumerate() {
         let name = &flow.name;
         let delivered = simulation.agent(receiver(number)).delivered();
-        let is_one = !matches!(flow.protocol, Protocol::TcpArrivals { .. } | Protocol::Cbr { .. });
-        if let Some(bytes) = flow.bytes.filter(|bytes| is_one && delivered > *bytes) {
+        let is_bulk = flow.protocol.is_bulk();
+        if let Some(bytes) = flow.bytes.filter(|bytes| is_bulk && delivered > *bytes) {
             return Err(format!("{name}: {delivered} bytes delivered of {bytes}"));
         }
         let Protocol::Udt(config) = &flow.protocol else { continue };

@@ -29,15 +29,15 @@ pub use cbr::{CbrSource, Counter, Phase};
 pub use hash::TraceHash;
 pub use network::{Hop, LinkId, Network, NodeId};
 pub use observer::{Event, EventKind, Observer};
-pub use packet::{Content, Packet};
+pub use packet::{Content, Packet, UDP_HEADERS, UDT_HEADERS};
 pub use pcap::Capture;
 pub use report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, TransferReport};
 pub use run::Run;
 pub use scenario::{FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario};
 pub use simulation::{Agent, AgentId, Sent, Simulation};
 pub use tcp::{
-    BLOCKS, Block, HEADERS, Kind, RttSamples, Segment, SinkStats, TcpConfig, TcpSink, TcpSource,
-    TcpStats, Transfers, Workload,
+    BLOCKS, Block, Kind, RttSamples, Segment, SinkStats, TCP_HEADERS, TcpConfig, TcpSink,
+    TcpSource, TcpStats, Transfers, Workload,
 };
 pub use trace::{Filter, FilterError, Trace};
 pub use udt::UdtAgent;

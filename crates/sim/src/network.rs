@@ -86,14 +86,19 @@ impl Network {
     /// links, so that they are the same on every machine.
     pub fn route(&mut self) {
         let nodes = self.nodes as usize;
+        let mut into = vec![Vec::new(); nodes];
+        for (number, hop) in self.hops.iter().enumerate() {
+            into[hop.to.0 as usize].push(number);
+        }
         self.routes = vec![vec![None; nodes]; nodes];
         for to in 0..nodes {
-            self.route_to(to);
+            self.route_to(to, &into);
         }
     }
 
-    /// Dijkstra's algorithm from the destination backwards.
-    fn route_to(&mut self, to: usize) {
+    /// Dijkstra's algorithm from the destination backwards; `into` has the numbers of the links that
+    /// lead to each node, in their order.
+    fn route_to(&mut self, to: usize, into: &[Vec<usize>]) {
         let mut best: Vec<Option<(Duration, u32)>> = vec![None; self.nodes as usize];
         best[to] = Some((Duration::ZERO, 0));
         let mut open = BinaryHeap::from([Reverse((Duration::ZERO, 0, to))]);
@@ -101,10 +106,8 @@ impl Network {
             if best[node] != Some((delay, links)) {
                 continue;
             }
-            for (number, hop) in self.hops.iter().enumerate() {
-                if hop.to.0 as usize != node {
-                    continue;
-                }
+            for &number in &into[node] {
+                let hop = &self.hops[number];
                 let from = hop.from.0 as usize;
                 let cost = (delay + hop.link.config().delay, links + 1);
                 if best[from].is_none_or(|known| cost < known) {

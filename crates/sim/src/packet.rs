@@ -6,8 +6,10 @@ use farhaul_wire::HEADER_LEN;
 use crate::simulation::AgentId;
 use crate::tcp::Segment;
 
-/// Bytes of IPv4 and UDP headers.
-const IP_UDP_HEADERS: usize = 28;
+/// Bytes of IPv4 and UDP headers, which are all that packets of constant rate have.
+pub const UDP_HEADERS: u32 = 28;
+/// Bytes of headers of a UDT packet: IPv4, UDP and its own.
+pub const UDT_HEADERS: u32 = UDP_HEADERS + HEADER_LEN as u32;
 
 /// A packet. Payload is held by reference: a copy costs nothing.
 #[derive(Clone, Debug)]
@@ -42,7 +44,7 @@ pub enum Content {
 impl farhaul_link::Packet for Packet {
     fn wire_len(&self) -> usize {
         match &self.content {
-            Content::Udt { payload, .. } => IP_UDP_HEADERS + HEADER_LEN + payload.len(),
+            Content::Udt { payload, .. } => UDT_HEADERS as usize + payload.len(),
             Content::Tcp(segment) => segment.wire_len() as usize,
             Content::Filler(bytes) | Content::Damaged(bytes) => *bytes as usize,
         }

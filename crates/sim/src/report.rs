@@ -1,5 +1,9 @@
 //! What a run has measured.
 
+use core::time::Duration;
+
+use farhaul_base::Time;
+use farhaul_link::{LinkConfig, LinkStats};
 use serde::{Deserialize, Serialize};
 
 /// Everything that was measured.
@@ -137,6 +141,62 @@ pub struct Indices {
     /// TCP's share beside UDT over its share among TCP alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_friendliness: Option<f64>,
+}
+
+impl FlowReport {
+    /// Those of one of its series' samples, which are `sample_s` apart, that lie within its own time
+    /// and the time of measuring, both in seconds.
+    pub fn measured<'a>(
+        &self,
+        series: &'a [f64],
+        sample_s: f64,
+        measured_s: (f64, f64),
+    ) -> &'a [f64] {
+        let from = self.start_s.max(measured_s.0);
+        let to = self.stop_s.min(measured_s.1);
+        // Sample n covers the time from n to n + 1; a hair's breadth is rounding.
+        let first = (from / sample_s - 1e-9).ceil().max(0.0) as usize;
+        let last = ((to / sample_s + 1e-9).floor().max(0.0) as usize).min(series.len());
+        series.get(first..last).unwrap_or_default()
+    }
+
+    /// One of its series in whole packets with all headers, as [`FlowReport::packet_throughput_bps`]
+    /// counts.
+    pub fn in_packets<'a>(&self, series: &'a [f64]) -> impl Iterator<Item = f64> + use<'a> {
+        let factor = if self.throughput_bps > 0.0 {
+            self.packet_throughput_bps / self.throughput_bps
+        } else {
+            1.0
+        };
+        series.iter().map(move |sample| sample * factor)
+    }
+}
+
+impl LinkReport {
+    /// Of a link that was measured `from … to` of its time; `before` and `after` are its counters
+    /// then, `end` those at the end of the run.
+    pub fn new(
+        name: String,
+        config: &LinkConfig,
+        (from, to): (Duration, Duration),
+        [before, after, end]: [LinkStats; 3],
+        queue_series: Vec<u64>,
+    ) -> Self {
+        let span_ns = to.saturating_sub(from).as_nanos() as f64;
+        let capacity = config.bits_between(Time::ZERO + from, Time::ZERO + to);
+        let bits = (after.transmitted_bytes - before.transmitted_bytes) as f64 * 8.0;
+        let fill = (after.queue.packet_nanos - before.queue.packet_nanos) as f64;
+        LinkReport {
+            name,
+            rate_bps: capacity.map(|capacity| capacity * 1e9 / span_ns),
+            utilisation: capacity.map(|capacity| bits / capacity),
+            drops: end.dropped(),
+            drops_queue: end.dropped_queue,
+            drops_early: end.dropped_early,
+            queue: Queue { mean: fill / span_ns, max: end.queue.packets_max },
+            queue_series,
+        }
+    }
 }
 
 impl Spread {

@@ -3,19 +3,15 @@
 use core::time::Duration;
 
 use farhaul_base::Time;
-use farhaul_link::{LinkConfig, LinkStats};
+use farhaul_link::LinkStats;
 
 use crate::build::{receiver, sender};
 use crate::indices;
 use crate::network::LinkId;
-use crate::report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, TransferReport};
-use crate::scenario::{FlowSpec, Protocol, Scenario};
+use crate::packet::UDP_HEADERS;
+use crate::report::{FlowReport, Indices, LinkReport, Report, Spread, TransferReport};
+use crate::scenario::{Protocol, Scenario};
 use crate::simulation::{Agent, Sent, Simulation};
-use crate::tcp::HEADERS;
-
-/// Bytes of headers of a UDT packet and of one of constant rate.
-const UDT_HEADERS: u32 = 44;
-const CBR_HEADERS: u32 = 28;
 
 /// A run that can be watched between samples.
 ///
@@ -95,21 +91,12 @@ impl Run {
 
     /// What has been measured.
     pub fn finish(self) -> Report {
-        let Run { main, reference } = self;
-        let is_tcp = |flow: &FlowSpec| matches!(flow.protocol, Protocol::Tcp(_));
-        let beside: Vec<usize> =
-            (0..main.flows.len()).filter(|n| is_tcp(&main.scenario.flows[*n])).collect();
+        let Run { mut main, reference } = self;
         let mut report = main.report();
-        if let Some(reference) = reference {
+        if let Some(mut reference) = reference {
+            let beside = main.tcp_throughputs(&report);
             let alone = reference.report();
-            let beside: Vec<f64> =
-                beside.iter().map(|n| report.flows[*n].packet_throughput_bps).collect();
-            let alone: Vec<f64> = alone
-                .flows
-                .iter()
-                .filter(|flow| flow.protocol.starts_with("tcp") && flow.transfers.is_none())
-                .map(|flow| flow.packet_throughput_bps)
-                .collect();
+            let alone = reference.tcp_throughputs(&alone);
             report.indices.tcp_friendliness = indices::tcp_friendliness(&beside, &alone);
         }
         report
@@ -157,13 +144,14 @@ impl Recording {
             let delivered = self.simulation.agent(receiver(number)).delivered();
             flow.series.push((delivered - flow.sampled) as f64 * 8.0 / interval);
             flow.sampled = delivered;
-            if flow.completed.is_none() && self.scenario.flows[number].bytes == Some(delivered) {
+            let spec = &self.scenario.flows[number];
+            let complete = spec.protocol.is_bulk() && spec.bytes == Some(delivered);
+            if flow.completed.is_none() && complete {
                 flow.completed = Some(now);
             }
             if let Some(arrived) = self.simulation.agent_mut(receiver(number)).arrived(now) {
-                let bits = (arrived - flow.arrived) as f64
-                    * payload(&self.scenario.flows[number].protocol)
-                    * 8.0;
+                let bits =
+                    (arrived - flow.arrived) as f64 * f64::from(spec.protocol.payload()) * 8.0;
                 flow.arrivals.push(bits / interval);
                 flow.arrived = arrived;
             } else {
@@ -188,7 +176,8 @@ impl Recording {
         }
     }
 
-    fn report(mut self) -> Report {
+    /// What has been measured; once, for the series go with it.
+    fn report(&mut self) -> Report {
         let flows: Vec<FlowReport> = (0..self.flows.len()).map(|n| self.flow(n)).collect();
         let links = (0..self.links.len()).map(|n| self.link(n)).collect();
         let indices = self.indices(&flows);
@@ -198,7 +187,7 @@ impl Recording {
             seed: self.scenario.seed,
             duration_s: seconds(self.scenario.duration),
             sample_s: seconds(self.scenario.sample),
-            measured_s: (seconds(self.scenario.measure.0), seconds(self.scenario.measure.1)),
+            measured_s: self.scenario.measured_s(),
             flows,
             links,
             indices,
@@ -233,7 +222,7 @@ impl Recording {
             stop_s: stop.as_secs_f64(),
             bytes,
             throughput_bps: throughput,
-            packet_throughput_bps: throughput / payload_share(&spec.protocol),
+            packet_throughput_bps: throughput / spec.protocol.payload_share(),
             loss_rate: if packets > 0 { (lost as f64 / packets as f64).min(1.0) } else { 0.0 },
             packets_sent: packets,
             retransmitted,
@@ -242,6 +231,15 @@ impl Recording {
             series: core::mem::take(&mut record.series),
             arrivals: core::mem::take(&mut record.arrivals),
         }
+    }
+
+    /// Of the TCP connections that are flows of their own, in whole packets.
+    fn tcp_throughputs(&self, report: &Report) -> Vec<f64> {
+        let flows = report.flows.iter().zip(&self.scenario.flows);
+        flows
+            .filter(|(_, spec)| matches!(spec.protocol, Protocol::Tcp(_)))
+            .map(|(flow, _)| flow.packet_throughput_bps)
+            .collect()
     }
 
     fn transfers(&self, number: usize) -> Option<TransferReport> {
@@ -259,83 +257,29 @@ impl Recording {
     }
 
     fn link(&mut self, number: usize) -> LinkReport {
-        let stats = self.simulation.link_stats(LinkId(number as u32));
+        let end = self.simulation.link_stats(LinkId(number as u32));
         let spec = &self.scenario.links[number];
         let record = &mut self.links[number];
-        let span = (self.scenario.measure.1 - self.scenario.measure.0).as_secs_f64();
-        let [before, after] = &record.measured;
-        let bits = (after.transmitted_bytes - before.transmitted_bytes) as f64 * 8.0;
-        let fill = (after.queue.packet_nanos - before.queue.packet_nanos) as f64;
-        let capacity = capacity_bits(&spec.config, self.scenario.measure);
-        LinkReport {
-            name: spec.name.clone(),
-            rate_bps: capacity.map(|capacity| capacity / span),
-            utilisation: capacity.map(|capacity| bits / capacity),
-            drops: stats.dropped(),
-            drops_queue: stats.dropped_queue,
-            drops_early: stats.dropped_early,
-            queue: Queue { mean: fill / (span * 1e9), max: stats.queue.packets_max },
-            queue_series: core::mem::take(&mut record.queue),
-        }
+        let [before, after] = record.measured;
+        let queue = core::mem::take(&mut record.queue);
+        let (name, measured) = (spec.name.clone(), self.scenario.measure);
+        LinkReport::new(name, &spec.config, measured, [before, after, end], queue)
     }
 
     fn indices(&self, flows: &[FlowReport]) -> Indices {
-        // What holds nothing back, and what is there for a moment only, says nothing about a law.
-        let bulk = |flow: &FlowSpec| matches!(flow.protocol, Protocol::Udt(_) | Protocol::Tcp(_));
-        let counted =
-            || flows.iter().zip(&self.scenario.flows).filter(|(_, spec)| bulk(spec)).map(|f| f.0);
+        let both = || flows.iter().zip(&self.scenario.flows);
+        let counted = || both().filter(|(_, spec)| spec.protocol.is_bulk()).map(|(flow, _)| flow);
         let throughputs: Vec<f64> = counted().map(|flow| flow.throughput_bps).collect();
-        let samples: Vec<&[f64]> = counted().map(|flow| self.measured_samples(flow)).collect();
+        let sample = self.scenario.sample.as_secs_f64();
+        let measured = self.scenario.measured_s();
+        let samples: Vec<&[f64]> =
+            counted().map(|flow| flow.measured(&flow.series, sample, measured)).collect();
         Indices {
             efficiency_bps: indices::efficiency(&throughputs),
             jain: indices::jain(&throughputs),
             stability: indices::stability(&samples),
             tcp_friendliness: None,
         }
-    }
-
-    /// The samples of a flow that lie within the time of measuring and its own.
-    fn measured_samples<'a>(&self, flow: &'a FlowReport) -> &'a [f64] {
-        let sample = self.scenario.sample.as_secs_f64();
-        let from = flow.start_s.max(self.scenario.measure.0.as_secs_f64());
-        let to = flow.stop_s.min(self.scenario.measure.1.as_secs_f64());
-        // Sample n covers the time from n to n + 1; a hair's breadth is rounding.
-        let first = (from / sample - 1e-9).ceil().max(0.0) as usize;
-        let last = ((to / sample + 1e-9).floor().max(0.0) as usize).min(flow.series.len());
-        flow.series.get(first..last).unwrap_or_default()
-    }
-}
-
-/// What a link can transmit in a span of time, bits; none if it has no rate. Changes of the rate
-/// count from the millisecond in which they come, in runs of hours a little later.
-fn capacity_bits(link: &LinkConfig, (from, to): (Duration, Duration)) -> Option<f64> {
-    let rate = |at: Duration| Some(link.rate_at(Time::ZERO + at)?.bits_per_second() as f64);
-    if link.rate_changes.is_empty() {
-        return Some(rate(from)? * (to - from).as_secs_f64());
-    }
-    let steps = (to - from).as_millis().clamp(1, 10_000_000) as u32;
-    let step = (to - from) / steps;
-    (0..steps).map(|n| Some(rate(from + step * n)? * step.as_secs_f64())).sum()
-}
-
-/// The part of a full packet that is payload.
-fn payload_share(protocol: &Protocol) -> f64 {
-    let (size, headers) = sizes(protocol);
-    f64::from(size.saturating_sub(headers).max(1)) / f64::from(size)
-}
-
-/// Bytes of payload in a full packet.
-fn payload(protocol: &Protocol) -> f64 {
-    let (size, headers) = sizes(protocol);
-    f64::from(size.saturating_sub(headers).max(1))
-}
-
-/// Bytes of a full packet and of the headers in it.
-fn sizes(protocol: &Protocol) -> (u32, u32) {
-    match protocol {
-        Protocol::Udt(config) => (config.mss, UDT_HEADERS),
-        Protocol::Tcp(tcp) | Protocol::TcpArrivals { tcp, .. } => (tcp.packet_size, HEADERS),
-        Protocol::Cbr { packet_size, .. } => (*packet_size, CBR_HEADERS),
     }
 }
 
@@ -345,7 +289,7 @@ impl Agent {
     pub fn delivered(&self) -> u64 {
         match self {
             Agent::Udt(agent) => agent.received,
-            Agent::Counter(counter) => counter.bytes - counter.packets * u64::from(CBR_HEADERS),
+            Agent::Counter(counter) => counter.bytes - counter.packets * u64::from(UDP_HEADERS),
             Agent::TcpSink(sink) => sink.received(),
             Agent::Cbr(_) | Agent::TcpSource(_) => 0,
         }

@@ -20,7 +20,8 @@ use core::time::Duration;
 use farhaul_engine::Config;
 use farhaul_link::{LinkConfig, Rate};
 
-use crate::tcp::TcpConfig;
+use crate::packet::{UDP_HEADERS, UDT_HEADERS};
+use crate::tcp::{TCP_HEADERS, TcpConfig};
 
 pub use plan::{Plan, Point};
 pub(crate) use problems::suggestion;
@@ -109,6 +110,36 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Whether it is one transfer that takes what it can get. What holds nothing back, and what is
+    /// there for a moment only, says nothing about a law, and [`FlowSpec::bytes`] is not its total.
+    pub fn is_bulk(&self) -> bool {
+        matches!(self, Protocol::Udt(_) | Protocol::Tcp(_))
+    }
+
+    /// Bytes of payload in a full packet, at least 1.
+    pub fn payload(&self) -> u32 {
+        let headers = match self {
+            Protocol::Udt(_) => UDT_HEADERS,
+            Protocol::Tcp(_) | Protocol::TcpArrivals { .. } => TCP_HEADERS,
+            Protocol::Cbr { .. } => UDP_HEADERS,
+        };
+        self.packet_size().saturating_sub(headers).max(1)
+    }
+
+    /// The part of a full packet that is payload.
+    pub fn payload_share(&self) -> f64 {
+        f64::from(self.payload()) / f64::from(self.packet_size())
+    }
+
+    /// Bytes of a full packet with all headers.
+    fn packet_size(&self) -> u32 {
+        match self {
+            Protocol::Udt(config) => config.mss,
+            Protocol::Tcp(tcp) | Protocol::TcpArrivals { tcp, .. } => tcp.packet_size,
+            Protocol::Cbr { packet_size, .. } => *packet_size,
+        }
+    }
+
     /// Its name in scenario files and results.
     pub fn name(&self) -> String {
         match self {
@@ -131,6 +162,11 @@ impl Protocol {
 }
 
 impl Scenario {
+    /// [`Scenario::measure`] in seconds.
+    pub fn measured_s(&self) -> (f64, f64) {
+        (self.measure.0.as_secs_f64(), self.measure.1.as_secs_f64())
+    }
+
     /// The same with a TCP flow of [`Scenario::friendliness`] in the place of each UDT flow: the
     /// run that gives the fair share of the TCP friendliness index (gu05 §4).
     pub fn with_tcp_alone(&self) -> Option<Scenario> {

@@ -22,7 +22,7 @@ use core::time::Duration;
 use farhaul_control::Spec;
 
 pub use rto::RttSamples;
-pub use segment::{BLOCKS, Block, HEADERS, Kind, Segment};
+pub use segment::{BLOCKS, Block, Kind, Segment, TCP_HEADERS};
 pub use sender::TcpStats;
 pub use sink::{SinkStats, TcpSink};
 pub use source::TcpSource;
@@ -64,7 +64,7 @@ impl Default for TcpConfig {
 impl TcpConfig {
     /// Bytes of payload of a full segment, at least 1.
     pub fn payload(&self) -> u32 {
-        self.packet_size.saturating_sub(HEADERS).max(1)
+        self.packet_size.saturating_sub(TCP_HEADERS).max(1)
     }
 
     /// The receive window in full segments, at least 1.

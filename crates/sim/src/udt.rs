@@ -245,10 +245,15 @@ fn payload(position: u64, len: usize) -> &'static [u8] {
     &PAYLOAD[start..start + len]
 }
 
-/// The address that an agent is known by.
-pub(crate) fn address(agent: AgentId) -> SocketAddr {
+/// The address of an agent's host.
+pub(crate) fn ip(agent: AgentId) -> Ipv4Addr {
     let [_, b, c, d] = agent.0.to_be_bytes();
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, b, c, d)), PORT)
+    Ipv4Addr::new(10, b, c, d)
+}
+
+/// The address that an agent is known by.
+fn address(agent: AgentId) -> SocketAddr {
+    SocketAddr::new(ip(agent).into(), PORT)
 }
 
 fn agent(address: SocketAddr) -> AgentId {

@@ -67,10 +67,35 @@ fn mistakes_are_named_with_their_lines() {
         (link("delay = \"-1ms\""), "is not a time"),
         (link("delay = nan"), "is not a time"),
         (link("delay = \"1e300s\""), "is not a time"),
-        (link("loss = \"200%\""), "200%"),
-        (link("loss = { kind = \"foo\", p = 1 }"), "there are ber, ge, every"),
-        (link("queue = \"pie\""), "red or codel"),
+        (link("loss = \"200%\""), "line 6: loss = \"200%\": `200%` is not a loss"),
+        (link("reverse = { loss = \"2%%\" }"), "line 6: loss = \"2%%\""),
+        (
+            link("loss = { kind = \"foo\", p = 1 }"),
+            "line 6: loss = \"foo:p=1\": `foo` is not a kind",
+        ),
+        (link("loss = { foo = \"5%\" }"), "line 6: loss of kind 'uniform' takes 'p' and nothing"),
+        (link("loss = { p = 0, q = 0 }"), "line 6: loss of kind 'uniform' takes 'p' and nothing"),
+        (link("loss = { kind = \"every\", m = 9 }"), "line 6: loss of kind 'every' takes 'n' and"),
+        (link("loss = { kind = \"list\", n = 9 }"), "loss of kind 'list' takes 'packets' and"),
+        (
+            link("loss = { kind = \"ge\", foo = 9 }"),
+            "line 6: loss = \"ge:foo=9\": `foo=9` is not a",
+        ),
+        (link("loss = { kind = \"droptail\", limit = 1 }"), "line 6: loss = \"droptail:limit=1\""),
+        (link("queue = \"pie\""), "line 6: queue = \"pie\": `pie` is not a queue (write unlimited"),
+        (
+            link("queue = { kind = \"red\", min = 9, max = 3 }"),
+            "line 6: queue = \"red:max=3,min=9\"",
+        ),
         (link("queue = { kind = \"red\", min = 9, max = 3 }"), "max must be above min"),
+        (
+            link("queue = { foo = \"9p\" }"),
+            "line 6: queue of kind 'droptail' takes one of 'packets'",
+        ),
+        (
+            link("queue = { packets = 1, bytes = 2 }"),
+            "line 6: queue of kind 'droptail' takes one of",
+        ),
         (link("queue = [\"bdp\"]"), "line 6: 'queue' is a text or a table"),
         (link("rate_changes = [\"2s:5M\", \"1s:5M\"]"), "line 6: rate_changes = \"2s:5M,1s:5M\""),
         (link("blackouts = \"1s\""), "line 6: blackouts = \"1s\""),
@@ -104,17 +129,39 @@ fn mistakes_are_named_with_their_lines() {
             flow("protocol = \"cbr\"\nschedule = [\"3s:5M\"]\nrepeat = \"2s\""),
             "must be later than the schedule",
         ),
+        (
+            flow("protocol = \"cbr\"\nrate = \"1M\"\nbytes = 5000"),
+            "line 11: a constant rate has no 'bytes': say when it stops",
+        ),
+        (
+            flow("protocol = \"cbr\"\nschedule = \"0s:5M\"\nrepeat = \"2s\"\ntimes = 10001"),
+            "line 12: times = \"10001\": give a number from 1 to 10000",
+        ),
+        (flow("protocol = \"cbr\"\nrate = \"1M\"\ntimes = 5"), "'times' needs 'repeat'"),
         (flow("options = { mss = 20 }"), "line 9: mss is 20, must be 96 to 65535"),
         (flow("options = 5"), "line 9: 'options' is a table: options = { mss = 1500 }"),
+        (
+            flow("protocol = \"tcp-cubic\"\noptions = 5"),
+            "line 10: 'options' is a table: options = { packet_size = 1500 }",
+        ),
+        (
+            top("tcp_friendliness = \"tcp-reno\"\ntcp_options = 5"),
+            "line 2: 'tcp_options' is a table: tcp_options = { packet_size = 1500 }",
+        ),
+        (
+            top("tcp_friendliness = \"tcp-reno\"\ntcp_options = { mss = 1500 }"),
+            "line 2: tcp_options has no key 'mss'; ",
+        ),
         (flow("protocol = \"tcp-cubic\"\narrivals = 5"), "'arrivals' needs 'bytes'"),
         (flow("protocol = \"tcp-cubic\"\narrivals = 0\nbytes = 9"), "a second above 0"),
         (
             flow("protocol = \"tcp-cubic\"\noptions = { delayed_ack = \"1s\" }"),
             "the delayed-ACK timer is not shorter",
         ),
-        (flow("count = -1"), "line 9: count = \"-1\": give a number of flows"),
-        (flow("count = nan"), "give a number of flows"),
-        (flow("count = 1e300"), "give a number of flows"),
+        (flow("count = -1"), "line 9: count = \"-1\": give a whole number of flows"),
+        (flow("count = 2.7"), "line 9: count = \"2.7\": give a whole number of flows"),
+        (flow("count = nan"), "give a whole number of flows"),
+        (flow("count = 1e300"), "give a whole number of flows"),
         (flow("bytes = \"many\""), "line 9: bytes = \"many\""),
         (flow("start = \"2s\"\nstop = \"1s\""), "'stop' must be later than 'start'"),
         (format!("{LINK}[[flow]]\nfrom = \"a\"\nto = \"a\"\n"), "from one node to another"),
@@ -448,6 +495,41 @@ fn extremes_run() {
     }
 }
 
+/// The first of many transfers is not all of them.
+#[test]
+fn short_transfers_do_not_end_with_the_first() {
+    let keys = "protocol = \"tcp-newreno\"\narrivals = 5\nbytes = 1000\nstop = \"1s\"\n";
+    let report = scenario(&format!("sample = \"10ms\"\n{LINK}{FLOW}{keys}")).run();
+    let flow = &report.flows[0];
+    assert!(flow.bytes > 1_000 && flow.series.contains(&0.8e6), "{flow:?}");
+    assert_eq!(flow.stop_s, 1.0);
+    // One connection ends when everything has been delivered.
+    let keys = keys.replace("arrivals = 5\n", "");
+    let report = scenario(&format!("sample = \"10ms\"\n{LINK}{FLOW}{keys}")).run();
+    assert_eq!(report.flows[0].stop_s, 0.01);
+}
+
+/// Samples before the first round trip is over say nothing of how long it takes.
+#[test]
+fn a_round_trip_is_not_told_of_before_it_is_measured() {
+    for protocol in ["udt", "tcp-newreno", "tcp-cubic"] {
+        let text = format!("sample = \"20ms\"\n{LINK}delay = \"100ms\"\n{FLOW}");
+        let report = scenario(&format!("{text}protocol = \"{protocol}\"\n")).run();
+        let rtt = report.flows[0].rtt_ms.expect("round trips are measured");
+        assert!(rtt.min >= 200.0 && rtt.max < 1_000.0, "{protocol}: {rtt:?}");
+    }
+}
+
+/// A link is not used for more than it can carry, however fast its rate changes.
+#[test]
+fn utilisation_counts_every_change_of_the_rate() {
+    let link = "rate_changes = \"0s:10M,500us:100M/1ms\"\nqueue = \"1000p\"\n";
+    let full = scenario(&format!("{LINK}{link}{FLOW}protocol = \"cbr\"\nrate = \"200M\"\n")).run();
+    let link = &full.links[0];
+    assert_eq!(link.rate_bps, Some(55e6));
+    assert!(link.utilisation.is_some_and(|share| (0.99..=1.0).contains(&share)), "{link:?}");
+}
+
 #[test]
 fn cases_are_variables_that_go_together() {
     let text = "duration = \"$time\"\n[set]\ntime = \"1s\"\n[sweep]\nrtt = [\"1ms\", \"2ms\"]\n\
@@ -466,10 +548,24 @@ fn cases_are_variables_that_go_together() {
     let rate = fast.scenario.links[0].config.rate.expect("a rate");
     assert_eq!(rate.bits_per_second(), 1_000_000_000);
 
-    let only = |case: &str| Plan::parse(text, &[("case".into(), case.into())], None);
-    assert_eq!(only("fast").expect("a plan").points(), 2);
-    let error = only("fst").unwrap_err().to_string();
+    let with = |name: &str, value: &str| Plan::parse(text, &[(name.into(), value.into())], None);
+    assert_eq!(with("case", "fast").expect("a plan").points(), 2);
+    let error = with("case", "fst").unwrap_err().to_string();
     assert!(error.contains("there is no case 'fst'; did you mean 'fast'?"), "{error}");
+
+    // What is set from outside goes before the cases, also where only they have it.
+    let seconds = |plan: &Plan, point| plan.point(point).unwrap().scenario.duration.as_secs();
+    let short = with("time", "2s").expect("a plan");
+    assert_eq!([0, 1, 2, 3].map(|point| seconds(&short, point)), [2; 4]);
+    let both = with("time", "[4s, 5s]").expect("a plan");
+    assert_eq!(both.points(), 8);
+    assert_eq!([0, 1, 4, 5].map(|point| seconds(&both, point)), [4, 5, 4, 5]);
+    let slower = with("rate", "1M").expect("a plan");
+    let rate = |point| slower.point(point).unwrap().scenario.links[0].config.rate;
+    assert_eq!([0, 3].map(rate), ["1M".parse().ok(); 2]);
+    let error = with("rates", "1M").unwrap_err().to_string();
+    assert!(error.contains("the file has no variable 'rates'; did you mean 'rate'?"), "{error}");
+
     let error = plan(&text.replace("\"fast\"", "\"slow\"")).unwrap_err().to_string();
     assert!(error.contains("a case needs a 'name' of its own"), "{error}");
 }

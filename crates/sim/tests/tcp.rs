@@ -5,6 +5,7 @@ mod tcp_run;
 use core::time::Duration;
 
 use farhaul_base::Time;
+use farhaul_sim::indices::jain;
 use farhaul_sim::{TcpConfig, Workload};
 use tcp_run::{
     PAYLOAD_SHARE, Run, WITHOUT_END, config, open_path, path, read, transfer, undelayed,
@@ -30,7 +31,7 @@ fn two_flows_share_a_link() {
         let mut run = Run::new((&link, &link), &flows, 1);
         let rates = run.goodput(2, 10.0, 70.0);
         let sum: f64 = rates.iter().sum();
-        let index = sum * sum / (2.0 * rates.iter().map(|r| r * r).sum::<f64>());
+        let index = jain(&rates).expect("throughput");
         assert!(index > 0.9, "{law}: {index}, {rates:?}");
         assert!(sum > 0.95 * 10e6 * PAYLOAD_SHARE, "{law}: {rates:?}");
     }

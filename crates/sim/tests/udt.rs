@@ -5,6 +5,7 @@ mod dumbbell;
 use dumbbell::{path, received, udt_flows, udt_flows_with};
 use farhaul_base::Time;
 use farhaul_engine::Config;
+use farhaul_sim::indices::jain;
 
 #[test]
 fn one_flow_fills_its_link() {
@@ -62,9 +63,7 @@ fn flows_share_a_link() {
     simulation.run_until(Time::from_secs(60));
     let after = received(&mut simulation, 4);
     let rates: Vec<f64> = after.iter().zip(&before).map(|(a, b)| (a - b) as f64).collect();
-    // Jain's index (gu05 §4.1).
-    let sum: f64 = rates.iter().sum();
-    let index = sum * sum / (4.0 * rates.iter().map(|r| r * r).sum::<f64>());
+    let index = jain(&rates).expect("throughput");
     assert!(index > 0.95, "{index}: {rates:?}");
 }
 

@@ -253,11 +253,6 @@ fn over_time(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
 
 /// The middle of each sample interval, and the throughput in whole packets.
 fn samples(report: &Report, flow: &FlowReport, series: &[f64]) -> Vec<(f64, f64)> {
-    let factor = if flow.throughput_bps > 0.0 {
-        flow.packet_throughput_bps / flow.throughput_bps
-    } else {
-        1.0
-    };
     let at = |index: usize| (index as f64 + 0.5) * report.sample_s;
-    series.iter().enumerate().map(|(index, y)| (at(index), y * factor)).collect()
+    flow.in_packets(series).enumerate().map(|(index, y)| (at(index), y)).collect()
 }

@@ -124,21 +124,12 @@ pub(super) fn measure(name: &str, report: &Report) -> Result<Option<f64>, String
 
 /// Those of a flow's samples that were taken while it was measured.
 fn measured<'a>(report: &Report, flow: &FlowReport, series: &'a [f64]) -> &'a [f64] {
-    let from = flow.start_s.max(report.measured_s.0);
-    let to = flow.stop_s.min(report.measured_s.1);
-    let first = (from / report.sample_s - 1e-9).ceil().max(0.0) as usize;
-    let last = (to / report.sample_s + 1e-9).floor().max(0.0) as usize;
-    series.get(first..last.min(series.len())).unwrap_or_default()
+    flow.measured(series, report.sample_s, report.measured_s)
 }
 
 /// A flow's throughput in whole packets in each sample.
 fn packet_series(flow: &FlowReport) -> impl Iterator<Item = f64> {
-    let factor = if flow.throughput_bps > 0.0 {
-        flow.packet_throughput_bps / flow.throughput_bps
-    } else {
-        1.0
-    };
-    flow.series.iter().map(move |sample| sample * factor)
+    flow.in_packets(&flow.series)
 }
 
 /// A flow's mean throughput in whole packets over the whole run.

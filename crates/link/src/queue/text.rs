@@ -5,13 +5,14 @@ use core::num::NonZeroU32;
 use core::str::FromStr;
 use core::time::Duration;
 
+use crate::units::parse_fields;
 use crate::{CoDel, ParseError, QueueConfig, QueueLimit, Red, parse_duration, parse_size};
 
 impl QueueConfig {
     /// As [`FromStr`], and `bdp` alone, also as a `limit=`, means the product with `rtt`.
     ///
     /// # Errors
-    /// If the text is none of the forms above.
+    /// If the text is none of the forms of [`QueueConfig`].
     pub fn parse(text: &str, rtt: Duration) -> Result<Self, ParseError> {
         parse(text, Some(rtt))
     }
@@ -204,25 +205,6 @@ const RED_FIELDS: &str = "a list of RED parameters, each once (there are limit=1
                           and target=5ms)";
 const CODEL_FIELDS: &str =
     "a list of CoDel parameters, each once (there are limit=100p, target=5ms and interval=100ms)";
-
-/// Gives `set` the name and the value of each field; it returns whether there is such a name.
-fn parse_fields(
-    text: &str,
-    expected: &'static str,
-    mut set: impl FnMut(&str, &str) -> Result<bool, ParseError>,
-) -> Result<(), ParseError> {
-    let error = || ParseError::new(text, expected);
-    let mut seen: Vec<&str> = Vec::new();
-    for field in text.split(',').filter(|_| !text.trim().is_empty()) {
-        let (name, value) = field.split_once('=').ok_or_else(error)?;
-        let name = name.trim();
-        if seen.contains(&name) || !set(name, value.trim())? {
-            return Err(error());
-        }
-        seen.push(name);
-    }
-    Ok(())
-}
 
 fn limit_field(text: &str, rtt: Option<Duration>) -> Result<QueueLimit, ParseError> {
     parse_limit(text, rtt)?.ok_or_else(|| {

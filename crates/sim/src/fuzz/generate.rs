@@ -16,13 +16,6 @@ struct Writer {
     text: String,
 }
 
-/// How bad a link may be.
-#[derive(Clone, Copy)]
-struct Trouble {
-    /// Largest share of packets lost, percent.
-    loss: u64,
-}
-
 impl Writer {
     fn write(&mut self, seed: u64) {
         let nodes = 2 + self.rng.below(5);
@@ -67,26 +60,26 @@ impl Writer {
 
     fn link(&mut self, from: u64, to: u64, both: bool) {
         self.line(format_args!("[[link]]\nfrom = \"n{from}\"\nto = \"n{to}\"\nboth = {both}"));
-        let trouble = Trouble { loss: if self.rng.chance(0.5) { 5 } else { 1 } };
-        for line in self.direction(trouble) {
+        let most_lost = if self.rng.chance(0.5) { 5 } else { 1 };
+        for line in self.direction(most_lost) {
             self.line(format_args!("{line}"));
         }
         if both && self.rng.chance(0.3) {
-            let reverse = self.direction(trouble).join(", ");
+            let reverse = self.direction(most_lost).join(", ");
             self.line(format_args!("reverse = {{ {reverse} }}"));
         }
         self.text.push('\n');
     }
 
-    /// `key = value`, one each.
-    fn direction(&mut self, trouble: Trouble) -> Vec<String> {
+    /// `key = value`, one each; `most_lost` is the largest share of packets lost, percent.
+    fn direction(&mut self, most_lost: u64) -> Vec<String> {
         let mut lines = vec![
             format!("rate = \"{}k\"", self.spread(1_000, 60_000)),
             format!("delay = \"{}us\"", self.spread(10, 120_000)),
             format!("queue = {}", self.queue()),
         ];
         if self.rng.chance(0.6) {
-            lines.push(format!("loss = {}", self.loss(trouble)));
+            lines.push(format!("loss = {}", self.loss(most_lost)));
         }
         if self.rng.chance(0.3) {
             let order = self.pick(&["", ":reorder"]);
@@ -109,6 +102,8 @@ impl Writer {
         if self.rng.chance(0.25) {
             let (start, length) = (self.spread(10, 8_000), self.spread(10, 4_000));
             let (again, after) = (self.spread(10, 1_000), 20 + self.rng.below(30));
+            // TCP's longest time-out, a minute, would meet each blackout of a divisor of it.
+            let after = after + u64::from(60 % after == 0);
             let second = if self.rng.chance(0.5) {
                 format!(", \"{again}ms+{length}ms/{after}s\"")
             } else {
@@ -147,9 +142,9 @@ impl Writer {
         }
     }
 
-    fn loss(&mut self, trouble: Trouble) -> String {
-        let percent = trouble.loss as f64 * self.rng.unit();
-        let every = (100 / trouble.loss).max(1);
+    fn loss(&mut self, most_lost: u64) -> String {
+        let percent = most_lost as f64 * self.rng.unit();
+        let every = 100 / most_lost;
         match self.rng.below(8) {
             0 | 1 => format!("\"{percent:.3}%\""),
             2 => format!(
@@ -200,7 +195,7 @@ impl Writer {
     }
 
     fn udt(&mut self, start: u64) {
-        let law = self.law(&["udt", "udt:noisy", "udt:noisy,noise=0.2"]);
+        let law = self.law(&["udt", "udt:module", "udt:noisy", "udt:noisy,noise=0.2"]);
         self.line(format_args!("protocol = \"udt\"\ncc = \"{law}\""));
         self.amount(start);
         // Whoever sends nothing for a minute may have been told nothing for as long.

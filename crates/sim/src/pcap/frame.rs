@@ -1,12 +1,9 @@
 //! A packet as it would be on a real network: IPv4 with UDP or TCP.
 
-use core::net::IpAddr;
-
 use farhaul_link::Packet as _;
 
 use crate::packet::{Content, Packet};
 use crate::scenario::{Protocol, Scenario};
-use crate::simulation::AgentId;
 use crate::tcp::{Kind, Segment, TcpConfig};
 use crate::udt;
 
@@ -59,8 +56,10 @@ impl Bytes {
     fn sequence(&self, segment: u64) -> u32 {
         let first = segment.saturating_mul(self.payload);
         match self.total {
-            Some(total) if segment >= total.div_ceil(self.payload).max(1) => total as u32 + 2,
             // TCP's numbers wrap.
+            Some(total) if segment >= total.div_ceil(self.payload).max(1) => {
+                (total as u32).wrapping_add(2)
+            }
             _ => (first as u32).wrapping_add(1),
         }
     }
@@ -126,8 +125,7 @@ impl Frames {
             Kind::SynAck { window } => (0, 1, SYN | ACK, bytes.window(window, 0)),
             Kind::Data { number, last, .. } => {
                 let end = if last { FIN | PSH } else { 0 };
-                let first = (number.wrapping_mul(bytes.payload) as u32).wrapping_add(1);
-                (first, 1, ACK | end, u16::MAX)
+                (bytes.sequence(number), 1, ACK | end, u16::MAX)
             }
             Kind::Ack { next, window, .. } => {
                 (1, bytes.sequence(next), ACK, bytes.window(window, bytes.scale))
@@ -183,8 +181,8 @@ fn ip(out: &mut Vec<u8>, packet: &Packet, protocol: u8) {
     out.extend((packet.wire_len() as u16).to_be_bytes());
     // No identification, must not be fragmented, 64 hops.
     out.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
-    out.extend(address(packet.from));
-    out.extend(address(packet.to));
+    out.extend(udt::ip(packet.from).octets());
+    out.extend(udt::ip(packet.to).octets());
     let check = checksum(sum(&out[start..]));
     out[start + 10..start + 12].copy_from_slice(&check.to_be_bytes());
 }
@@ -192,7 +190,8 @@ fn ip(out: &mut Vec<u8>, packet: &Packet, protocol: u8) {
 /// The checksum of TCP or UDP with this header, its own field still 0, before payload of zeros.
 fn transport_checksum(packet: &Packet, protocol: u8, header: &[u8]) -> u16 {
     let len = (packet.wire_len() - IP_HEADER) as u16;
-    let addresses = sum(&address(packet.from)) + sum(&address(packet.to));
+    let address = |agent| sum(&udt::ip(agent).octets());
+    let addresses = address(packet.from) + address(packet.to);
     checksum(addresses + u32::from(protocol) + u32::from(len) + sum(header))
 }
 
@@ -200,13 +199,6 @@ fn transport_checksum(packet: &Packet, protocol: u8, header: &[u8]) -> u16 {
 fn udp(out: &mut Vec<u8>, packet: &Packet, [from, to]: [u16; 2]) {
     let len = packet.wire_len().saturating_sub(IP_HEADER).max(UDP_HEADER) as u16;
     [from, to, len, 0].iter().for_each(|word| out.extend(word.to_be_bytes()));
-}
-
-fn address(agent: AgentId) -> [u8; 4] {
-    match udt::address(agent).ip() {
-        IpAddr::V4(ip) => ip.octets(),
-        IpAddr::V6(_) => [0; 4],
-    }
 }
 
 /// The sum of big-endian words, of which there are few enough for it not to overflow.
@@ -247,6 +239,8 @@ mod tests {
         let short = Bytes::new(&TcpConfig { receive_window: 100_000, ..tcp }, Some(2_500));
         assert_eq!([1, 2, 3, 4].map(|n| short.sequence(n)), [1001, 2001, 2502, 2502]);
         assert_eq!((short.scale, short.window(100, 1)), (1, 50_000));
+        let long = Bytes { total: Some(u64::from(u32::MAX)), ..short };
+        assert_eq!((long.sequence(4_294_967), long.sequence(4_294_968)), (4_294_967_001, 1));
         let empty = Bytes::new(&TcpConfig::default(), Some(0));
         assert_eq!((empty.sequence(0), empty.sequence(1)), (1, 2));
     }

@@ -3,9 +3,8 @@
 use super::problems::suggestion;
 use super::reader::Variables;
 
-/// The longest value, and the longest number in one, bytes.
+/// The longest value, bytes.
 const LONGEST: usize = 4096;
-const LONGEST_NUMBER: usize = 400;
 
 /// `text` with each `$name` replaced by the variable's value; if it then has the form
 /// `QUANTITY * NUMBER` or `QUANTITY / NUMBER` (once or more, with spaces around the sign), the
@@ -73,13 +72,10 @@ fn unknown(name: &str, variables: &Variables) -> String {
     format!("there is no variable '${name}'; {}", suggestion(name, variables.keys().map(|k| &**k)))
 }
 
-/// The number at the beginning of `text`, and the unit behind it.
+/// The number at the beginning of `text`, which may have a sign, and the unit behind it.
 fn split_number(text: &str) -> Option<(f64, &str)> {
-    // The longest beginning that is a number: an `e` may belong to it.
-    let ends = (1..=text.len().min(LONGEST_NUMBER)).rev().filter(|end| text.is_char_boundary(*end));
-    let number = |end: usize| text[..end].parse::<f64>().ok().filter(|n| n.is_finite());
-    ends.filter(|end| text.as_bytes()[end - 1].is_ascii_digit())
-        .find_map(|end| number(end).map(|number| (number, &text[end..])))
+    let (number, unit) = farhaul_link::split_number(text.strip_prefix(['+', '-']).unwrap_or(text))?;
+    Some((if text.starts_with('-') { -number } else { number }, unit))
 }
 
 #[cfg(test)]
@@ -97,11 +93,13 @@ mod tests {
         assert_eq!(value("$rtt / 2"), Ok("5ms".into()));
         assert_eq!(value("$rate * 0.5 / $n"), Ok("0.25G".into()));
         assert_eq!(value("$loss * 10"), Ok("0.001".into()));
+        assert_eq!(value("-5 * $n"), Ok("-15".into()));
+        assert_eq!(value("$rate * -1e1 / +2"), Ok("-7.5G".into()));
         assert_eq!(value("$cc:noisy"), Ok("udt:noisy".into()));
         assert_eq!(value("flow $n of many"), Ok("flow 3 of many".into()));
         assert_eq!(value("$rt").unwrap_err(), "there is no variable '$rt'; did you mean 'rtt'?");
         assert_eq!(value("$cc * 2").unwrap_err(), "'udt' in 'udt * 2' is not a number");
-        for bad in ["$rtt /", "$rtt / 0", "$rtt * 2ms", "$n / x"] {
+        for bad in ["$rtt /", "$rtt / 0", "$rtt * 2ms", "$n / x", "1.2.3k / $n", "$n * 1e999"] {
             assert!(value(bad).is_err(), "{bad}");
         }
     }

@@ -11,12 +11,15 @@ use super::problems::suggestion;
 use super::reader::{Item, Scalar, Section};
 use super::tables::Nodes;
 use super::{FlowSpec, Protocol};
+use crate::packet::UDP_HEADERS;
 use crate::tcp::TcpConfig;
 
 /// Flows that a scenario may have.
 pub(super) const MOST_FLOWS: usize = 100_000;
 /// Changes of the rate that the constant-rate flows of one table may have.
 const MOST_PHASES: usize = 1_000_000;
+/// How often a schedule may be repeated.
+const MOST_TIMES: u32 = 10_000;
 /// Bytes of a packet with all headers, where nothing else is said.
 const PACKET_SIZE: u32 = 1500;
 
@@ -34,8 +37,10 @@ pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Optio
     let stagger = section.duration("stagger").unwrap_or_default();
     let count = section.text("count").and_then(|scalar| {
         section.parse("count", &scalar, |text| match text.parse::<f64>() {
-            Ok(count) if (0.0..=MOST_FLOWS as f64).contains(&count) => Ok(count as usize),
-            _ => Err(format!("give a number of flows up to {MOST_FLOWS}")),
+            Ok(count) if (0.0..=MOST_FLOWS as f64).contains(&count) && count.fract() == 0.0 => {
+                Ok(count as usize)
+            }
+            _ => Err(format!("give a whole number of flows up to {MOST_FLOWS}")),
         })
     });
     let bytes = section.get("bytes", |text| {
@@ -124,7 +129,7 @@ fn protocol(section: &Section<'_>) -> Option<Protocol> {
                 Some(law) => section.parse("cc", &law, str::parse::<Spec>)?,
                 None => tcp,
             };
-            let tcp = tcp_options(section, law);
+            let tcp = tcp_options(section, "options", law);
             match section.value::<f64>("arrivals") {
                 None => Some(Protocol::Tcp(tcp)),
                 Some(per_second) if per_second > 0.0 && per_second <= 1e6 => {
@@ -156,13 +161,13 @@ pub(super) fn friendliness(top: &Section<'_>) -> Option<TcpConfig> {
         top.reader().problem(&name.span, message);
         return None;
     };
-    Some(read_tcp_options(top, "tcp_options", law))
+    Some(tcp_options(top, "tcp_options", law))
 }
 
 /// The `options` of a UDT flow.
 fn udt_options(section: &Section<'_>) -> Option<Config> {
     let mut config = Config::default();
-    let Some((table, span)) = options(section, "options") else { return Some(config) };
+    let Some((table, span)) = options(section, "options", "mss") else { return Some(config) };
     let options = section.reader().section("options", table, span.clone());
     if let Some(mss) = options.value("mss") {
         config.mss = mss;
@@ -187,14 +192,11 @@ fn udt_options(section: &Section<'_>) -> Option<Config> {
     Some(config)
 }
 
-fn tcp_options(section: &Section<'_>, law: Spec) -> TcpConfig {
-    read_tcp_options(section, "options", law)
-}
-
-fn read_tcp_options(section: &Section<'_>, key: &'static str, law: Spec) -> TcpConfig {
+/// The options of TCP flows under `key`.
+fn tcp_options(section: &Section<'_>, key: &'static str, law: Spec) -> TcpConfig {
     let mut tcp = TcpConfig { law, ..TcpConfig::default() };
-    let Some((table, span)) = options(section, key) else { return tcp };
-    let options = section.reader().section("options", table, span.clone());
+    let Some((table, span)) = options(section, key, "packet_size") else { return tcp };
+    let options = section.reader().section(key, table, span.clone());
     tcp.packet_size = options.value("packet_size").unwrap_or(tcp.packet_size);
     if let Some(delay) = options.duration("delayed_ack") {
         tcp.delayed_ack = Some(delay).filter(|delay| !delay.is_zero());
@@ -216,14 +218,16 @@ fn read_tcp_options(section: &Section<'_>, key: &'static str, law: Spec) -> TcpC
     tcp
 }
 
+/// The table under `key`; `example` is an option that there may be in it.
 fn options<'a>(
     section: &Section<'a>,
     key: &'static str,
+    example: &str,
 ) -> Option<(&'a DeTable<'a>, core::ops::Range<usize>)> {
     match section.item(key)? {
         Item::Table(table, span) => Some((table, span)),
         Item::Scalar(Scalar { span, .. }) | Item::List(_, span) => {
-            let message = format!("'{key}' is a table: {key} = {{ mss = 1500 }}");
+            let message = format!("'{key}' is a table: {key} = {{ {example} = 1500 }}");
             section.reader().problem(&span, message);
             None
         }
@@ -232,11 +236,18 @@ fn options<'a>(
 
 /// `rate`, as a rule, or `schedule = ["0s:50M", "10s:0", …]`, again and again with `repeat`.
 fn cbr(section: &Section<'_>) -> Option<Protocol> {
+    if let Some(bytes) = section.raw("bytes") {
+        let message = "a constant rate has no 'bytes': say when it stops";
+        section.reader().problem(&bytes.span(), message);
+    }
     let packet_size = section.value::<u32>("packet_size").unwrap_or(PACKET_SIZE);
     let rate = section.get("rate", rate_or_silence);
     let schedule = section.list("schedule");
     let repeat = section.duration("repeat");
-    let times = section.value::<u32>("times");
+    let times = section.get("times", |text| match text.parse() {
+        Ok(times @ 1..=MOST_TIMES) => Ok(times),
+        _ => Err(format!("give a number from 1 to {MOST_TIMES}")),
+    });
     let phase = |scalar: &Scalar| {
         section.parse("schedule", scalar, |text| {
             let (at, rate) = text.split_once(':').ok_or("write 10s:50M, or 10s:0 for silence")?;
@@ -257,8 +268,9 @@ fn cbr(section: &Section<'_>) -> Option<Protocol> {
         section.reader().problem(section.span(), "the times of 'schedule' must ascend");
         return None;
     }
-    if !(28..=65_535).contains(&packet_size) {
-        section.reader().problem(section.span(), "'packet_size' is from 28 to 65535 bytes");
+    if !(UDP_HEADERS..=65_535).contains(&packet_size) {
+        let message = format!("'packet_size' is from {UDP_HEADERS} to 65535 bytes");
+        section.reader().problem(section.span(), message);
         return None;
     }
     let mut phases = once.clone();
@@ -267,7 +279,7 @@ fn cbr(section: &Section<'_>) -> Option<Protocol> {
             section.reader().problem(section.span(), "'repeat' must be later than the schedule");
             return None;
         }
-        let rounds = times.unwrap_or(100).min(10_000);
+        let rounds = times.unwrap_or(100);
         if once.len() * rounds as usize > MOST_PHASES {
             let message = format!("more than {MOST_PHASES} changes of rate in all: take fewer");
             section.reader().problem(section.span(), message);
@@ -276,6 +288,8 @@ fn cbr(section: &Section<'_>) -> Option<Protocol> {
         for round in 1..rounds {
             phases.extend(once.iter().map(|(at, rate)| (*at + repeat * round, *rate)));
         }
+    } else if times.is_some() {
+        section.reader().problem(section.span(), "'times' needs 'repeat'");
     }
     Some(Protocol::Cbr { packet_size, phases })
 }

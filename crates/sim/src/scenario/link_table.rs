@@ -1,5 +1,7 @@
 //! `[[link]]`: one link, as a rule in both directions.
 
+use core::time::Duration;
+
 use farhaul_link::{LinkConfig, QueueConfig, Rate};
 
 use super::LinkSpec;
@@ -84,73 +86,73 @@ fn direction(section: &Section<'_>, base: LinkSpec, rate_required: bool) -> Link
         let parse = |scalar| section.parse("blackouts", &scalar, str::parse);
         config.blackouts = blackouts.into_iter().filter_map(parse).collect();
     }
-    if let Some(text) = text_or_table(section, "loss", "uniform") {
-        config.loss = or_problem(section, "loss", &text).unwrap_or(config.loss.clone());
+    if let Some(model) = text_or_table(section, "loss", "uniform") {
+        config.loss = section.parse("loss", &model, str::parse).unwrap_or(config.loss.clone());
     }
-    if let Some(text) = text_or_table(section, "queue", "droptail") {
+    if let Some(model) = text_or_table(section, "queue", "droptail") {
         // The round trip that `bdp` refers to is known later; what else is wrong shows already.
-        match QueueConfig::parse(&text, core::time::Duration::from_secs(1)) {
-            Ok(_) => spec.queue = text,
-            Err(error) => section.reader().problem(section.span(), format!("queue: {error}")),
+        let parse = |text: &str| QueueConfig::parse(text, Duration::from_secs(1));
+        if section.parse("queue", &model, parse).is_some() {
+            spec.queue = model.text;
         }
     }
     spec
 }
 
-fn or_problem<T: core::str::FromStr<Err: core::fmt::Display>>(
-    section: &Section<'_>,
-    key: &str,
-    text: &str,
-) -> Option<T> {
-    match text.parse() {
-        Ok(value) => Some(value),
-        Err(error) => {
-            section.reader().problem(section.span(), format!("{key}: {error}"));
-            None
-        }
-    }
-}
-
 /// A model as its text form: `0.1%` or `ge:p=1%,r=30%` as they stand, and the table
 /// `{ kind = "ge", p = "1%", r = "30%" }` as `ge:p=1%,r=30%`.
-fn text_or_table(section: &Section<'_>, key: &'static str, default: &str) -> Option<String> {
-    match section.item(key)? {
-        Item::Scalar(scalar) => Some(scalar.text),
+fn text_or_table(section: &Section<'_>, key: &'static str, default: &str) -> Option<Scalar> {
+    let (table, span) = match section.item(key)? {
+        Item::Scalar(scalar) => return Some(scalar),
         Item::List(_, span) => {
             section.reader().problem(&span, format!("'{key}' is a text or a table"));
-            None
+            return None;
         }
-        Item::Table(table, _) => {
-            let mut kind = default.to_owned();
-            let mut fields = Vec::new();
-            for (name, value) in table.iter() {
-                let value = section.reader().scalar(value)?.text;
-                match name.get_ref().as_ref() {
-                    "kind" => kind = value,
-                    "packets" if key == "queue" => fields.push(("limit", format!("{value}p"))),
-                    // Of RED `bytes` says what it counts.
-                    "bytes" if key == "queue" && value.parse::<u64>().is_ok() => {
-                        fields.push(("limit", format!("{value}B")));
-                    }
-                    name => fields.push((name, value)),
-                }
+        Item::Table(table, span) => (table, span),
+    };
+    let mut kind = default.to_owned();
+    let mut fields = Vec::new();
+    for (name, value) in table.iter() {
+        let value = section.reader().scalar(value)?.text;
+        match name.get_ref().as_ref() {
+            "kind" => kind = value,
+            "packets" if key == "queue" => fields.push(("limit", format!("{value}p"))),
+            // Of RED `bytes` says what it counts.
+            "bytes" if key == "queue" && value.parse::<u64>().is_ok() => {
+                fields.push(("limit", format!("{value}B")));
             }
-            Some(model_text(&kind, &fields))
+            name => fields.push((name, value)),
+        }
+    }
+    match model_text(key, &kind, &fields) {
+        Ok(text) => Some(Scalar { text, span }),
+        Err(message) => {
+            section.reader().problem(&span, message);
+            None
         }
     }
 }
 
-/// The text form of a model with these parameters.
-fn model_text(kind: &str, fields: &[(&str, String)]) -> String {
-    match (kind, fields) {
+/// The text form of a model with these parameters, or what parameters it has.
+fn model_text(key: &str, kind: &str, fields: &[(&str, String)]) -> Result<String, String> {
+    let only = |names: &str| Err(format!("{key} of kind '{kind}' takes {names} and nothing else"));
+    match (key, kind, fields) {
         // These texts have no name, or a parameter without one.
-        ("droptail", []) => "bdp".into(),
-        ("droptail" | "uniform", [(_, value)]) => value.clone(),
-        ("ber" | "every" | "list", [(_, value)]) => format!("{kind}:{value}"),
-        (_, []) => kind.into(),
+        ("queue", "droptail", []) => Ok("bdp".into()),
+        ("queue", "droptail", [("limit", value)]) => Ok(value.clone()),
+        ("queue", "droptail", _) => only("one of 'packets', 'bytes' and 'limit'"),
+        ("loss", "uniform", [("p", value)]) => Ok(value.clone()),
+        ("loss", "ber", [("p", value)])
+        | ("loss", "every", [("n", value)])
+        | ("loss", "list", [("packets", value)]) => Ok(format!("{kind}:{value}")),
+        ("loss", "uniform" | "ber", _) => only("'p'"),
+        ("loss", "every", _) => only("'n'"),
+        ("loss", "list", _) => only("'packets'"),
+        (_, _, []) => Ok(kind.into()),
+        // Whether these have such a parameter is for their text form to say.
         _ => {
             let fields: Vec<_> = fields.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            format!("{kind}:{}", fields.join(","))
+            Ok(format!("{kind}:{}", fields.join(",")))
         }
     }
 }

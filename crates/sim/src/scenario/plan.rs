@@ -43,8 +43,8 @@ const MOST_PARTS: usize = 5_000_000;
 const ENOUGH_PROBLEMS: usize = 1_000;
 
 impl Plan {
-    /// Reads a file. `overrides` go before its `[set]` and `[sweep]`: a value, or `[a, b]` for
-    /// several to sweep over. `seed` goes before its seed.
+    /// Reads a file. `overrides` go before its `[set]`, `[sweep]` and `[[case]]`: a value, or
+    /// `[a, b]` for several to sweep over. `seed` goes before its seed.
     ///
     /// # Errors
     /// Everything that is wrong with it, at any point of its sweep.
@@ -199,7 +199,7 @@ impl Plan {
         }
         // As they stand in the file, whatever the order of the parser's map.
         sweep.sort();
-        let (names, cases) = read_cases(document, &reader);
+        let (names, mut cases) = read_cases(document, &reader);
         if !names.is_empty() {
             sweep.insert(0, (0, CASE.to_owned(), names));
         }
@@ -213,8 +213,11 @@ impl Plan {
                 continue;
             }
             let place = sweep.iter().position(|(_, swept, _)| swept == name);
-            if place.is_none() && !set.contains_key(name) {
+            // What a case has would go before it.
+            let in_cases = cases.values_mut().filter_map(|case| case.remove(name)).count() > 0;
+            if place.is_none() && !in_cases && !set.contains_key(name) {
                 let known = set.keys().chain(sweep.iter().map(|(_, swept, _)| swept));
+                let known = known.chain(cases.values().flat_map(Variables::keys));
                 let hint = suggestion(name, known.map(String::as_str));
                 reader.problem(&(0..0), format!("the file has no variable '{name}'; {hint}"));
             }

@@ -48,7 +48,7 @@ const LONGEST: usize = 100;
 /// More names than this are not listed.
 const MOST_NAMES: usize = 40;
 
-/// `, did you mean X?` if one of `known` is close to `word`, else the list of them.
+/// `did you mean 'X'?` if one of `known` is close to `word`, else the list of them.
 pub(crate) fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let distance = |name: &&str| strsim::damerau_levenshtein(word, name);
     // To compare long words takes much time and memory.

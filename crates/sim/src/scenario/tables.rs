@@ -10,7 +10,7 @@ use super::problems::Problem;
 use super::reader::{Reader, Section, Variables};
 use super::{FlowSpec, LinkSpec, Scenario, flow_table, link_table};
 
-/// Seconds of simulated time that a run may have: a year.
+/// Simulated time that a run may have: a year.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 /// Samples that a run may have.
 const MOST_SAMPLES: u128 = 1_000_000;
@@ -93,7 +93,7 @@ fn read_all(reader: &Reader<'_>, document: &DeTable<'_>) -> Option<Scenario> {
     });
     same_names(reader, "flow", flows.iter().map(|flow| &*flow.name).zip(&lines));
     // Read elsewhere.
-    let _ = (top.item("set"), top.item("sweep"), top.raw("case"));
+    let _ = (top.raw("set"), top.raw("sweep"), top.raw("case"));
     for (missing, name) in [(links.is_empty(), "link"), (flows.is_empty(), "flow")] {
         if missing && !document.contains_key(name) {
             reader.problem(&(0..0), format!("the scenario needs at least one [[{name}]]"));

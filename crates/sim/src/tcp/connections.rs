@@ -29,11 +29,6 @@ impl<T> Connections<T> {
         self.map.values().map(|(value, _)| value)
     }
 
-    /// All of them, with their numbers.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.map.iter_mut().map(|(number, (value, _))| (*number, value))
-    }
-
     /// One of them.
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.map.get_mut(&number).map(|(value, _)| value)
@@ -62,12 +57,13 @@ impl<T> Connections<T> {
     /// Takes the next connection whose turn has come by `now`.
     pub fn due(&mut self, now: Time) -> Option<u32> {
         while let Some(&Reverse((at, number))) = self.turns.peek() {
-            let current = self.map.get(&number).is_some_and(|(_, earliest)| *earliest == at);
-            if current && at > now {
+            let earliest = self.map.get_mut(&number).map(|(_, earliest)| earliest);
+            let current = earliest.filter(|earliest| **earliest == at);
+            if current.is_some() && at > now {
                 return None;
             }
             self.turns.pop();
-            if current && let Some((_, earliest)) = self.map.get_mut(&number) {
+            if let Some(earliest) = current {
                 *earliest = Time::MAX;
                 return Some(number);
             }

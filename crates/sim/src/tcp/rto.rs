@@ -80,7 +80,12 @@ impl RttEstimator {
         });
     }
 
-    /// Smoothed round-trip time; the initial time-out before any sample.
+    /// Smoothed round-trip time; none before any sample.
+    pub fn measured(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    /// What to reckon with: the smoothed round-trip time, or the initial time-out before any sample.
     pub fn smoothed(&self) -> Duration {
         self.smoothed.unwrap_or(INITIAL_RTO)
     }
@@ -117,8 +122,9 @@ mod tests {
     #[test]
     fn samples_are_smoothed_as_in_rfc_6298() {
         let mut rtt = RttEstimator::new(MS(200));
-        assert_eq!(rtt.timeout(None), MS(1_000));
+        assert_eq!((rtt.timeout(None), rtt.measured()), (MS(1_000), None));
         rtt.update(MS(100));
+        assert_eq!(rtt.measured(), Some(MS(100)));
         assert_eq!((rtt.smoothed(), rtt.deviation()), (MS(100), MS(50)));
         assert_eq!(rtt.timeout(None), MS(300));
         rtt.update(MS(180));

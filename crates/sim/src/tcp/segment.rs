@@ -2,7 +2,7 @@
 //! its payload.
 
 /// Bytes of IPv4 and TCP headers without options.
-pub const HEADERS: u32 = 40;
+pub const TCP_HEADERS: u32 = 40;
 /// Bytes of options of a SYN: maximum segment size, window scale, SACK permitted, padding.
 const SYN_OPTIONS: u32 = 12;
 /// Bytes of the SACK option without its blocks, padded.
@@ -77,7 +77,7 @@ impl Segment {
             },
             Kind::Reset => 0,
         };
-        HEADERS + rest
+        TCP_HEADERS + rest
     }
 }
 

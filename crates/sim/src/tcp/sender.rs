@@ -181,9 +181,9 @@ impl Sender {
         self.knobs.window
     }
 
-    /// Smoothed round-trip time; a second before any sample.
-    pub fn smoothed_rtt(&self) -> Duration {
-        self.rtt.smoothed()
+    /// Smoothed round-trip time; none before the first measurement.
+    pub fn smoothed_rtt(&self) -> Option<Duration> {
+        self.rtt.measured()
     }
 
     /// A segment has come.

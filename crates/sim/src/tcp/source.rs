@@ -81,9 +81,10 @@ impl TcpSource {
         self.connections.iter().next().map(|transfer| transfer.sender.window())
     }
 
-    /// Smoothed round-trip time of its oldest connection; none if all are over.
+    /// Smoothed round-trip time of its oldest connection; none before the first measurement and if
+    /// all are over.
     pub fn smoothed_rtt(&self) -> Option<Duration> {
-        self.connections.iter().next().map(|transfer| transfer.sender.smoothed_rtt())
+        self.connections.iter().next()?.sender.smoothed_rtt()
     }
 
     /// A segment has come.
@@ -110,7 +111,8 @@ impl TcpSource {
         };
         if stop.is_some_and(|at| at <= now) {
             self.stopped = true;
-            for (_, transfer) in self.connections.iter_mut() {
+            // What is sent in bulk has the first connection, and no other.
+            if let Some(transfer) = self.connections.get_mut(0) {
                 transfer.sender.stop();
             }
             self.connections.ask(0, now);

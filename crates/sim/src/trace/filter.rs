@@ -40,7 +40,7 @@ pub struct Filter {
 /// Met if one of the values is the event's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Condition {
-    /// Indices of [`EVENTS`].
+    /// Names out of [`EVENTS`].
     Event(Vec<&'static str>),
     Kind(Vec<&'static str>),
     Protocol(Vec<&'static str>),

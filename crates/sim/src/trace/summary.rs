@@ -12,7 +12,7 @@ use crate::tcp::{Block, Kind, Segment};
 /// Ranges of a loss report that are written out.
 const MOST_RANGES: usize = 8;
 
-/// Kinds of packets as summaries begin with and filters name them.
+/// Kinds of packets as filters name them. Summaries begin with the same word, unless it is `other`.
 pub(super) const KINDS: [&str; 13] = [
     "data",
     "ack",

@@ -1,21 +1,14 @@
 //! Flows over one bottleneck.
 
-use core::time::Duration;
-
 use farhaul_base::Time;
 use farhaul_engine::Config;
 use farhaul_link::LinkConfig;
 use farhaul_sim::{Agent, AgentId, Network, Simulation, UdtAgent};
 
-/// A link of `rate` and a round trip of `rtt_ms`, with a queue of their product.
-pub fn path(rate: &str, rtt_ms: u64) -> LinkConfig {
-    LinkConfig {
-        rate: Some(rate.parse().expect("a rate")),
-        delay: Duration::from_millis(rtt_ms) / 2,
-        queue: format!("bdp:{rtt_ms}ms").parse().expect("a queue"),
-        ..LinkConfig::default()
-    }
-}
+#[path = "../paths/mod.rs"]
+mod paths;
+
+pub use paths::path;
 
 /// UDT flows that begin together and do not end. Flow n is from agent 2n to agent 2n + 1.
 pub fn udt_flows(link: &LinkConfig, flows: u32, seed: u64) -> Simulation {

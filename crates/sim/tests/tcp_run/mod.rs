@@ -4,29 +4,24 @@
 
 use core::fmt::Debug;
 use core::str::FromStr;
-use core::time::Duration;
 
 use farhaul_base::Time;
-use farhaul_link::LinkConfig;
+use farhaul_link::{LinkConfig, QueueConfig};
 use farhaul_sim::{Agent, AgentId, Network, Simulation, TcpConfig, TcpSink, TcpSource, Workload};
+
+#[path = "../paths/mod.rs"]
+mod paths;
+
+pub use paths::path;
 
 /// What a text says.
 pub fn read<T: FromStr<Err: Debug>>(text: &str) -> T {
     text.parse().expect(text)
 }
 
-/// A link of `rate` and a round trip of `rtt_ms`, with a queue of their product.
-pub fn path(rate: &str, rtt_ms: u64) -> LinkConfig {
-    LinkConfig { queue: read(&format!("bdp:{rtt_ms}ms")), ..open_path(rate, rtt_ms) }
-}
-
-/// The same with a queue without bound.
+/// As [`path`] with a queue without bound.
 pub fn open_path(rate: &str, rtt_ms: u64) -> LinkConfig {
-    LinkConfig {
-        rate: Some(read(rate)),
-        delay: Duration::from_millis(rtt_ms) / 2,
-        ..LinkConfig::default()
-    }
+    LinkConfig { queue: QueueConfig::Unlimited, ..path(rate, rtt_ms) }
 }
 
 pub fn config(law: &str) -> TcpConfig {
