@@ -142,6 +142,13 @@ impl Config {
         if is_ipv6(peer) { self.mss - IPV6_EXTRA } else { self.mss }
     }
 
+    /// Bytes of the largest message between two ends with these options, over IPv4: it fits the one's
+    /// send buffer and the other's flow window.
+    pub fn largest_message(&self) -> usize {
+        let window = self.receive_capacity(self.mss) as usize * payload_size(self.mss);
+        window.min(self.send_memory)
+    }
+
     /// Packets that fit the receive memory.
     pub(crate) fn receive_capacity(&self, wire_mss: u32) -> u32 {
         let packets = self.receive_memory / RECEIVE_SHARE / payload_size(wire_mss);

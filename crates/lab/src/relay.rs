@@ -263,6 +263,7 @@ impl Record {
             packets_sent: sent.packets_sent,
             retransmitted: sent.packets_retransmitted,
             rtt_ms: Spread::of(&rtts),
+            messages: None,
             transfers: None,
             series,
         };

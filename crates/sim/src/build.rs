@@ -112,12 +112,16 @@ impl Scenario {
         match &flow.protocol {
             Protocol::Udt(config) => {
                 let config = (**config).clone();
-                let bytes = flow.bytes;
-                let span = (start, stop);
-                let sender =
-                    UdtAgent::sender(from, to, config.clone(), span, bytes, seeds.next_u64());
-                let receiver = UdtAgent::receiver(to, config, seeds.next_u64());
-                [Agent::Udt(Box::new(sender)), Agent::Udt(Box::new(receiver))]
+                let (bytes, span) = (flow.bytes, (start, stop));
+                let ends = [
+                    UdtAgent::sender(from, to, config.clone(), span, bytes, seeds.next_u64()),
+                    UdtAgent::receiver(to, config, seeds.next_u64()),
+                ];
+                ends.map(|agent| match flow.messages {
+                    Some(messages) => agent.with_messages(messages, start),
+                    None => agent,
+                })
+                .map(|agent| Agent::Udt(Box::new(agent)))
             }
             Protocol::Tcp(tcp) => {
                 let workload = Workload::Bulk { start, stop, bytes: flow.bytes };

@@ -148,14 +148,15 @@ fn inspect(scenario: &Scenario, simulation: &mut Simulation) -> Result<(), Strin
         let name = &flow.name;
         let delivered = simulation.agent(receiver(number)).delivered();
         let is_bulk = flow.protocol.is_bulk();
-        if let Some(bytes) = flow.bytes.filter(|bytes| is_bulk && delivered > *bytes) {
+        let beyond = flow.messages.map_or(0, |messages| u64::from(messages.size) - 1);
+        if let Some(bytes) = flow.bytes.filter(|bytes| is_bulk && delivered > *bytes + beyond) {
             return Err(format!("{name}: {delivered} bytes delivered of {bytes}"));
         }
         let Protocol::Udt(config) = &flow.protocol else { continue };
         for (end, agent) in [("sender", sender(number)), ("receiver", receiver(number))] {
             let Agent::Udt(agent) = simulation.agent_mut(agent) else { continue };
-            if let Some(at) = agent.damaged() {
-                return Err(format!("{name}: what was read at byte {at} is not what was written"));
+            if let Some(what) = agent.damaged() {
+                return Err(format!("{name}: what was read is not what was written: {what}"));
             }
             let Some(stats) = agent.stats(now) else { continue };
             let (held, instant) = (stats.instant.receive_memory, stats.instant);
@@ -179,15 +180,22 @@ fn inspect(scenario: &Scenario, simulation: &mut Simulation) -> Result<(), Strin
 }
 
 /// Whether nothing more is to come of a flow.
-fn is_done(scenario: &Scenario, simulation: &Simulation, number: usize) -> bool {
+fn is_done(scenario: &Scenario, simulation: &mut Simulation, number: usize) -> bool {
     let flow = &scenario.flows[number];
+    if flow.messages.is_some_and(|messages| messages.ttl.is_some())
+        && let Agent::Udt(agent) = simulation.agent_mut(sender(number))
+        && agent.is_finished()
+    {
+        return true;
+    }
+    let delivered = simulation.agent(receiver(number)).delivered();
     let stopped = flow.stop.is_some_and(|stop| simulation.now() >= Time::ZERO + stop);
     match (&flow.protocol, simulation.agent(sender(number))) {
         (Protocol::Cbr { .. }, _) => stopped,
         (_, Agent::TcpSource(source)) if flow.bytes.is_none() || source.transfers().begun != 1 => {
             stopped && source.concurrent() == 0
         }
-        _ => stopped || flow.bytes == Some(simulation.agent(receiver(number)).delivered()),
+        _ => stopped || flow.bytes.is_some_and(|bytes| delivered >= bytes),
     }
 }
 

@@ -31,7 +31,9 @@ pub use network::{Hop, LinkId, Network, NodeId};
 pub use observer::{Event, EventKind, Observer};
 pub use packet::{Content, Packet, UDP_HEADERS, UDT_HEADERS};
 pub use pcap::Capture;
-pub use report::{FlowReport, Indices, LinkReport, Queue, Report, Spread, TransferReport};
+pub use report::{
+    FlowReport, Indices, LinkReport, MessageReport, Queue, Report, Spread, TransferReport,
+};
 pub use run::Run;
 pub use scenario::{FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario};
 pub use simulation::{Agent, AgentId, Sent, Simulation};
@@ -40,4 +42,4 @@ pub use tcp::{
     TcpSource, TcpStats, Transfers, Workload,
 };
 pub use trace::{Filter, FilterError, Trace};
-pub use udt::UdtAgent;
+pub use udt::{MessageSpec, UdtAgent};

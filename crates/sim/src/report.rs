@@ -64,6 +64,9 @@ pub struct FlowReport {
     /// The sender's smoothed round-trip time at the samples, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<Spread>,
+    /// Messages, of a flow that sends them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessageReport>,
     /// Short transfers, of a flow that consists of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfers: Option<TransferReport>,
@@ -73,6 +76,18 @@ pub struct FlowReport {
     /// what waits for a gap to be closed is in here when it comes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<f64>,
+}
+
+/// Messages of a flow, in the whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MessageReport {
+    /// That the sending application has handed over.
+    pub sent: u64,
+    /// That the receiving one has read.
+    pub delivered: u64,
+    /// From when they came to be until they were read, milliseconds, of messages at fixed times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<Spread>,
 }
 
 /// Short transfers that arrived over time.

@@ -9,7 +9,9 @@ use crate::build::{receiver, sender};
 use crate::indices;
 use crate::network::LinkId;
 use crate::packet::UDP_HEADERS;
-use crate::report::{FlowReport, Indices, LinkReport, Report, Spread, TransferReport};
+use crate::report::{
+    FlowReport, Indices, LinkReport, MessageReport, Report, Spread, TransferReport,
+};
 use crate::scenario::{Protocol, Scenario};
 use crate::simulation::{Agent, Sent, Simulation};
 
@@ -145,7 +147,8 @@ impl Recording {
             flow.series.push((delivered - flow.sampled) as f64 * 8.0 / interval);
             flow.sampled = delivered;
             let spec = &self.scenario.flows[number];
-            let complete = spec.protocol.is_bulk() && spec.bytes == Some(delivered);
+            // The last message may go beyond.
+            let complete = spec.protocol.is_bulk() && spec.bytes.is_some_and(|b| delivered >= b);
             if flow.completed.is_none() && complete {
                 flow.completed = Some(now);
             }
@@ -202,7 +205,7 @@ impl Recording {
         let Sent { packets, lost, retransmitted, .. } =
             self.simulation.agent_mut(sender(number)).sent(now);
         let bytes = self.simulation.agent(receiver(number)).delivered();
-        let transfers = self.transfers(number);
+        let (transfers, messages) = (self.transfers(number), self.messages(number));
         let spec = &self.scenario.flows[number];
         let record = &mut self.flows[number];
         // A flow that begins or ends while the others are measured is measured over its own time.
@@ -227,6 +230,7 @@ impl Recording {
             packets_sent: packets,
             retransmitted,
             rtt_ms: Spread::of(&record.rtt_ms),
+            messages,
             transfers,
             series: core::mem::take(&mut record.series),
             arrivals: core::mem::take(&mut record.arrivals),
@@ -240,6 +244,15 @@ impl Recording {
             .filter(|(_, spec)| matches!(spec.protocol, Protocol::Tcp(_)))
             .map(|(flow, _)| flow.packet_throughput_bps)
             .collect()
+    }
+
+    fn messages(&self, number: usize) -> Option<MessageReport> {
+        let of = |agent| match self.simulation.agent(agent) {
+            Agent::Udt(agent) => agent.messages(),
+            _ => None,
+        };
+        let ((sent, _), (delivered, delay_ms)) = (of(sender(number))?, of(receiver(number))?);
+        Some(MessageReport { sent, delivered, delay_ms })
     }
 
     fn transfers(&self, number: usize) -> Option<TransferReport> {

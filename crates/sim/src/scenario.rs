@@ -22,6 +22,7 @@ use farhaul_link::{LinkConfig, Rate};
 
 use crate::packet::{UDP_HEADERS, UDT_HEADERS};
 use crate::tcp::{TCP_HEADERS, TcpConfig};
+use crate::udt::MessageSpec;
 
 pub use plan::{Plan, Point};
 pub(crate) use problems::suggestion;
@@ -82,6 +83,8 @@ pub struct FlowSpec {
     pub stop: Option<Duration>,
     /// Bytes to send; none: as many as can be.
     pub bytes: Option<u64>,
+    /// The messages of a UDT flow; none: a stream.
+    pub messages: Option<MessageSpec>,
     /// How.
     pub protocol: Protocol,
 }

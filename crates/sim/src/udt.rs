@@ -1,5 +1,5 @@
 //! Both ends of a UDT connection in the simulator: the engine as it is, and an application that
-//! writes or reads all it can.
+//! writes or reads all it can, or sends and takes messages.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::LazyLock;
@@ -10,7 +10,13 @@ use farhaul_engine::{Chunks, Config, ConnectionId, Endpoint, Mode, Stats, Transm
 use farhaul_wire::HEADER_LEN;
 
 use crate::packet::{Content, Packet};
+use crate::report::Spread;
 use crate::simulation::{AgentId, Sent};
+
+mod messages;
+
+pub use messages::{LEAST_MESSAGE, MOST_MESSAGE, MessageSpec};
+use messages::{MessageSink, MessageSource};
 
 /// Bytes after which what is sent begins again: a prime above the size of a packet, so that one that
 /// is delivered in the place of another does not look like it.
@@ -45,8 +51,8 @@ pub struct UdtAgent {
     pub received: u64,
     /// Whether it looks at what it reads.
     verify: bool,
-    /// Where in the stream the first piece began that was not what has been sent.
-    damaged: Option<u64>,
+    /// The first thing read that was not what has been sent.
+    damaged: Option<String>,
     /// As of when it was asked for last: the connection may be gone.
     sent: Sent,
 }
@@ -61,8 +67,11 @@ enum Role {
         /// Bytes still to be written; none: without end.
         left: Option<u64>,
         written: u64,
+        messages: Option<MessageSource>,
     },
-    Receiver,
+    Receiver {
+        messages: Option<MessageSink>,
+    },
 }
 
 impl UdtAgent {
@@ -75,8 +84,9 @@ impl UdtAgent {
         bytes: Option<u64>,
         seed: u64,
     ) -> Self {
+        let config = Box::new(config);
         let role =
-            Role::Sender { peer, config: Box::new(config), start, stop, left: bytes, written: 0 };
+            Role::Sender { peer, config, start, stop, left: bytes, written: 0, messages: None };
         UdtAgent::new(own, role, seed)
     }
 
@@ -86,7 +96,7 @@ impl UdtAgent {
     ///
     /// An option of `config` is out of range.
     pub fn receiver(own: AgentId, config: Config, seed: u64) -> Self {
-        let mut agent = UdtAgent::new(own, Role::Receiver, seed);
+        let mut agent = UdtAgent::new(own, Role::Receiver { messages: None }, seed);
         agent.endpoint.listen(config, 1).expect("the scenario's options have been checked");
         agent
     }
@@ -104,14 +114,44 @@ impl UdtAgent {
         }
     }
 
+    /// Has it send or take messages, of a flow that begins at `flow_start`; the configuration's mode
+    /// is to be theirs. Where there is an end to what it sends, the last message may go beyond.
+    pub fn with_messages(mut self, spec: MessageSpec, flow_start: Time) -> Self {
+        match &mut self.role {
+            Role::Sender { messages, .. } => *messages = Some(MessageSource::new(spec, flow_start)),
+            Role::Receiver { messages } => *messages = Some(MessageSink::new(spec, flow_start)),
+        }
+        self
+    }
+
     /// From now on compares what is read with what was sent; costs time for each byte.
     pub fn verify(&mut self) {
         self.verify = true;
+        if let Role::Receiver { messages: Some(messages) } = &mut self.role {
+            messages.verify();
+        }
     }
 
-    /// The first piece of what was read while verifying that is not what was sent: where it began.
-    pub fn damaged(&self) -> Option<u64> {
-        self.damaged
+    /// The first of what was read while verifying that is not what was sent, and why.
+    pub fn damaged(&self) -> Option<&str> {
+        self.damaged.as_deref()
+    }
+
+    /// Messages sent, or those that have come and how long they took, milliseconds.
+    pub fn messages(&self) -> Option<(u64, Option<Spread>)> {
+        match &self.role {
+            Role::Sender { messages, .. } => Some((messages.as_ref()?.sent(), None)),
+            Role::Receiver { messages } => {
+                messages.as_ref().map(|messages| (messages.delivered(), messages.delay_ms()))
+            }
+        }
+    }
+
+    /// Whether it has sent everything, and knows or has given up knowing that it arrived.
+    pub fn is_finished(&mut self) -> bool {
+        let Role::Sender { left: Some(0), .. } = self.role else { return false };
+        let Some(id) = self.connection else { return false };
+        self.endpoint.update(id, |c| c.close_reason().is_some()).unwrap_or(true)
     }
 
     /// The connection's performance monitor, while there is one.
@@ -161,9 +201,10 @@ impl UdtAgent {
             }
         }
         let mut due = self.endpoint.poll_timeout();
-        if let Role::Sender { start, stop, .. } = self.role {
-            let next = if now < start { start } else { stop };
-            if next > now {
+        if let Role::Sender { start, stop, messages, .. } = &self.role {
+            let edge = if now < *start { *start } else { *stop };
+            let message = messages.as_ref().and_then(MessageSource::next);
+            for next in [Some(edge), message].into_iter().flatten().filter(|next| *next > now) {
                 due = Some(due.map_or(next, |at| at.min(next)));
             }
         }
@@ -176,7 +217,7 @@ impl UdtAgent {
         }
         if self.connection.is_none() {
             self.connection = match &self.role {
-                Role::Receiver => self.endpoint.accept(),
+                Role::Receiver { .. } => self.endpoint.accept(),
                 Role::Sender { start, .. } if now < *start => None,
                 Role::Sender { peer, config, .. } => {
                     let config = (**config).clone();
@@ -186,7 +227,18 @@ impl UdtAgent {
         }
         let Some(id) = self.connection else { return };
         match &mut self.role {
-            Role::Receiver => {
+            Role::Receiver { messages: Some(messages) } => {
+                self.endpoint.update(id, |c| {
+                    while c.mode() == Mode::Message && c.read_message(chunks) {
+                        self.received += chunks.len() as u64;
+                        if let Err(what) = messages.take(now, chunks) {
+                            self.damaged.get_or_insert(what);
+                            chunks.clear();
+                        }
+                    }
+                });
+            }
+            Role::Receiver { messages: None } => {
                 self.endpoint.update(id, |c| {
                     if c.mode() == Mode::Stream && c.readable() {
                         c.read(usize::MAX, chunks);
@@ -196,21 +248,25 @@ impl UdtAgent {
                     && let Some(piece) = chunks.pop()
                 {
                     if *piece != *payload(self.received, piece.len()) {
-                        self.damaged.get_or_insert(self.received);
+                        let at = self.received;
+                        self.damaged.get_or_insert_with(|| format!("from byte {at} on it differs"));
                     }
                     self.received += piece.len() as u64;
                 }
                 self.received += chunks.len() as u64;
                 chunks.clear();
             }
-            Role::Sender { stop, left, written, .. } => {
+            Role::Sender { stop, left, written, messages, .. } => {
                 let stop = *stop;
                 self.endpoint.update(id, |c| {
                     if c.close_reason().is_some() {
                         return;
                     }
+                    if let Some(messages) = messages.as_mut().filter(|_| now < stop) {
+                        messages.run(now, c, left);
+                    }
                     let ahead = AHEAD * c.payload_size();
-                    while now < stop && *left != Some(0) {
+                    while messages.is_none() && now < stop && *left != Some(0) {
                         // Only what the windows may take soon: what lies about is cold when its
                         // turn comes.
                         let missing = c.send_space_ahead(ahead);

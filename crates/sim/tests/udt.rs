@@ -5,6 +5,7 @@ mod dumbbell;
 use dumbbell::{path, received, udt_flows, udt_flows_with};
 use farhaul_base::Time;
 use farhaul_engine::Config;
+use farhaul_sim::Plan;
 use farhaul_sim::indices::jain;
 
 #[test]
@@ -98,4 +99,29 @@ fn a_short_queue_on_a_long_path_is_enough() {
     let report = plan.point(0).expect("its only point").scenario.run();
     let flow = &report.flows[0];
     assert!(flow.packet_throughput_bps > 0.75 * 200e6, "{}", flow.packet_throughput_bps);
+}
+
+/// A camera's images over a lossy link: without a time to live all come, with one those that are not
+/// late by more than it takes to send one that was begun.
+#[test]
+fn messages_come_or_are_given_up() {
+    let report = |messages: &str| {
+        let text = format!(
+            "duration = '20s'\n[[link]]\nfrom = 'a'\nto = 'b'\nrate = '20M'\ndelay = '20ms'\n\
+             loss = '5%'\n[[flow]]\nfrom = 'a'\nto = 'b'\ncc = 'udt:noisy,noise=0.2'\nstop = '19s'\n\
+             messages = {{ size = '20kB', every = '20ms'{messages} }}"
+        );
+        let plan = Plan::parse(&text, &[], None).expect("a scenario");
+        let report = plan.point(0).expect("a point").scenario.run();
+        let messages = report.flows[0].messages.expect("messages");
+        (messages, messages.delay_ms.expect("delays"))
+    };
+    let (all, delay) = report("");
+    // Of the last second's some are cut off.
+    assert!(all.sent.abs_diff(950) <= 2 && all.delivered >= 930, "{all:?}");
+    // 20 ms on the way, 8 ms in transmission, and a round trip for what is lost.
+    assert!(delay.min >= 28.0 && delay.mean > 60.0, "{all:?}");
+    let (timely, shorter) = report(", ttl = '60ms', in_order = false");
+    assert!((500..940).contains(&timely.delivered), "{timely:?}");
+    assert!(shorter.mean < delay.mean && shorter.max < 300.0, "{timely:?}");
 }

@@ -180,12 +180,14 @@ impl Writer {
     }
 
     /// So many bytes, or a time.
-    fn amount(&mut self, start: u64) {
+    fn amount(&mut self, start: u64) -> Option<u64> {
         if self.rng.chance(0.8) {
             let bytes = self.spread(1, 600_000);
             self.line(format_args!("bytes = {bytes}"));
+            Some(bytes)
         } else {
             self.stop(start, 1_500);
+            None
         }
     }
 
@@ -197,7 +199,7 @@ impl Writer {
     fn udt(&mut self, start: u64) {
         let law = self.law(&["udt", "udt:module", "udt:noisy", "udt:noisy,noise=0.2"]);
         self.line(format_args!("protocol = \"udt\"\ncc = \"{law}\""));
-        self.amount(start);
+        let bytes = self.amount(start);
         // Whoever sends nothing for a minute may have been told nothing for as long.
         let mut options =
             vec!["connect_timeout = \"120s\"".to_owned(), "linger = \"4000s\"".into()];
@@ -211,7 +213,8 @@ impl Writer {
             1 => 300 + self.rng.below(1_200),
             _ => 1_500 + self.rng.below(7_500),
         };
-        option(0.4, &mut self.rng, format!("mss = {mss}"));
+        let mss = if self.rng.chance(0.4) { mss } else { 1_500 };
+        option(1.0, &mut self.rng, format!("mss = {mss}"));
         let window = self.spread(32, 4_096);
         option(0.3, &mut self.rng, format!("flow_window = {window}"));
         let memory = self.spread(64, 8_192);
@@ -226,8 +229,30 @@ impl Writer {
         option(0.3, &mut self.rng, format!("max_segments = {segments}"));
         let keep_alive = self.spread(200, 6_000);
         option(0.2, &mut self.rng, format!("keep_alive = \"{keep_alive}ms\""));
+        let tolerance = self.rng.below(20);
+        option(0.2, &mut self.rng, format!("reorder_tolerance = {tolerance}"));
         let options = options.join(", ");
         self.line(format_args!("options = {{ {options} }}"));
+        if self.rng.chance(0.3) {
+            // The smallest flow window takes the largest, and there are not too many: each is a
+            // packet at least.
+            self.messages(bytes.unwrap_or(0) / 2_000, 32 * (mss - 44));
+        }
+    }
+
+    fn messages(&mut self, least: u64, most: u64) {
+        let size = self.spread(8, most.min(50_000)).max(least);
+        let mut text = format!("size = {size}, in_order = {}", self.rng.chance(0.5));
+        if self.rng.chance(0.3) {
+            // Not slower than would take minutes.
+            let every = self.spread(1, 5) * size.max(100);
+            write!(text, ", every = \"{every}us\"").expect("a string takes all");
+        }
+        if self.rng.chance(0.5) {
+            let ttl = self.spread(5, 5_000);
+            write!(text, ", ttl = \"{ttl}ms\"").expect("a string takes all");
+        }
+        self.line(format_args!("messages = {{ {text} }}"));
     }
 
     /// Any law by its name, or one of these.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use farhaul_control::Spec;
-use farhaul_engine::Config;
+use farhaul_engine::{Config, Mode, ReorderTolerance};
 use farhaul_link::{Rate, parse_duration, parse_size};
 use toml::de::DeTable;
 
@@ -13,6 +13,7 @@ use super::tables::Nodes;
 use super::{FlowSpec, Protocol};
 use crate::packet::UDP_HEADERS;
 use crate::tcp::TcpConfig;
+use crate::udt::{LEAST_MESSAGE, MOST_MESSAGE, MessageSpec};
 
 /// Flows that a scenario may have.
 pub(super) const MOST_FLOWS: usize = 100_000;
@@ -24,8 +25,8 @@ const MOST_TIMES: u32 = 10_000;
 const PACKET_SIZE: u32 = 1500;
 
 /// The keys that depend on the protocol.
-const KEYS: [&str; 7] =
-    ["options", "arrivals", "rate", "schedule", "repeat", "times", "packet_size"];
+const KEYS: [&str; 8] =
+    ["options", "messages", "arrivals", "rate", "schedule", "repeat", "times", "packet_size"];
 
 /// Reads a flow, or as many as `count` says. `before`: flows read so far.
 pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Option<Vec<FlowSpec>> {
@@ -43,10 +44,9 @@ pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Optio
             _ => Err(format!("give a whole number of flows up to {MOST_FLOWS}")),
         })
     });
-    let bytes = section.get("bytes", |text| {
-        text.parse::<u64>().or_else(|_| parse_size(text)).map_err(|error| error.to_string())
-    });
-    let protocol = protocol(section);
+    let bytes = section.get("bytes", bytes);
+    let mut protocol = protocol(section);
+    let messages = protocol.as_mut().and_then(|protocol| messages(section, protocol));
     let (from, to, protocol) = (from?, to?, protocol?);
     if from == to {
         section.reader().problem(section.span(), "a flow is from one node to another");
@@ -79,9 +79,15 @@ pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Optio
         start: start + stagger * index as u32,
         stop,
         bytes,
+        messages,
         protocol: protocol.clone(),
     };
     Some((0..count).map(flow).collect())
+}
+
+/// So many bytes, with or without a unit.
+fn bytes(text: &str) -> Result<u64, String> {
+    text.parse().or_else(|_| parse_size(text)).map_err(|error| error.to_string())
 }
 
 fn node(section: &Section<'_>, nodes: &Nodes, key: &'static str) -> Option<usize> {
@@ -184,12 +190,53 @@ fn udt_options(section: &Section<'_>) -> Option<Config> {
     config.linger = options.duration("linger").unwrap_or(config.linger);
     config.burst_room = options.value("burst_room").unwrap_or(config.burst_room);
     config.max_segments = options.value("max_segments").unwrap_or(config.max_segments);
+    config.reorder_tolerance =
+        options.get("reorder_tolerance", reorder_tolerance).unwrap_or(config.reorder_tolerance);
     options.finish();
     if let Err(error) = config.validate() {
         section.reader().problem(&span, error.to_string());
         return None;
     }
     Some(config)
+}
+
+/// So many packets, or so many at most, as reordering has been seen.
+fn reorder_tolerance(text: &str) -> Result<ReorderTolerance, String> {
+    let (adaptive, number) = match text.strip_prefix("adaptive:") {
+        Some(number) => (true, number),
+        None => (false, text),
+    };
+    match number.parse() {
+        Ok(most) if adaptive => Ok(ReorderTolerance::Adaptive(most)),
+        Ok(packets) => Ok(ReorderTolerance::Fixed(packets)),
+        Err(_) => Err("give packets, or adaptive:PACKETS".into()),
+    }
+}
+
+/// The messages of a UDT flow, if it sends any: its mode is then theirs.
+fn messages(section: &Section<'_>, protocol: &mut Protocol) -> Option<MessageSpec> {
+    let Protocol::Udt(config) = protocol else { return None };
+    let (table, span) = options(section, "messages", "size")?;
+    let reader = section.reader();
+    let table = reader.section("messages", table, span.clone());
+    let size = table.required("size").and_then(|size| table.parse("size", &size, bytes));
+    let every = table.duration("every");
+    let ttl = table.duration("ttl");
+    let in_order = table.value("in_order").unwrap_or(true);
+    table.finish();
+    let size = size?;
+    let most = config.largest_message().min(MOST_MESSAGE as usize) as u64;
+    if !(u64::from(LEAST_MESSAGE)..=most).contains(&size) {
+        let message = format!("a message has from {LEAST_MESSAGE} to {most} bytes");
+        reader.problem(&span, message);
+        return None;
+    }
+    if every.is_some_and(|every| every.is_zero()) {
+        reader.problem(&span, "'every' must be longer than 0");
+        return None;
+    }
+    config.mode = Mode::Message;
+    Some(MessageSpec { size: size as u32, every, ttl, in_order })
 }
 
 /// The options of TCP flows under `key`.
