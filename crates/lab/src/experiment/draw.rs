@@ -102,13 +102,14 @@ fn value<'a>(run: &'a Measured, variable: &str) -> Option<&'a str> {
     found.map(|(_, value)| value.as_str())
 }
 
-/// An axis for a swept variable: logarithmic if its values span more than a factor of 20.
+/// An axis for a swept variable: logarithmic if its values are all positive and span more than a
+/// factor of 20.
 fn axis(variable: &str, values: &[&str]) -> Axis {
-    let numbers = || values.iter().filter_map(|text| number(text)).filter(|n| *n > 0.0);
+    let numbers = || values.iter().filter_map(|text| number(text));
     let (low, high) = (numbers().reduce(f64::min), numbers().reduce(f64::max));
     let base = values.first().map_or("", |text| unit(text));
     match (low, high) {
-        (Some(low), Some(high)) if high / low > 20.0 => Axis::log(variable, base),
+        (Some(low), Some(high)) if low > 0.0 && high / low > 20.0 => Axis::log(variable, base),
         _ => Axis::linear(variable, base),
     }
 }
@@ -260,4 +261,20 @@ fn samples(report: &Report, flow: &FlowReport, series: &[f64]) -> Vec<(f64, f64)
     };
     let at = |index: usize| (index as f64 + 0.5) * report.sample_s;
     series.iter().enumerate().map(|(index, y)| (at(index), y * factor)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::Scale;
+
+    #[test]
+    fn an_axis_shows_all_values_zero_and_negative_ones_too() {
+        let scale = |values: &[&str]| axis("x", values).scale;
+        assert_eq!(scale(&["10us", "1ms", "1s"]), Scale::Log);
+        assert_eq!(scale(&["1M", "20M"]), Scale::Linear);
+        assert_eq!(scale(&["-0.8", "0.2", "8"]), Scale::Linear);
+        assert_eq!(scale(&["0", "0.1", "100"]), Scale::Linear);
+        assert_eq!(scale(&["bdp"]), Scale::Linear);
+    }
 }
