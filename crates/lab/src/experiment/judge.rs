@@ -15,6 +15,7 @@ const DIGITS: usize = 4;
 /// A value with the point that it was measured at.
 struct Found<'a> {
     values: &'a [(String, String)],
+    /// No number where nothing could be measured, which no bound holds for.
     value: f64,
     /// What it should be, where that is a number of its own.
     expected: Option<f64>,
@@ -65,6 +66,7 @@ fn judge(check: &CheckSpec, measured: &[Measured], other: &[Measured]) -> Result
     if let Some(aggregate) = check.aggregate {
         let values: Vec<f64> = found.iter().map(|found| found.value).collect();
         let one = match aggregate {
+            _ if values.iter().any(|value| value.is_nan()) => Some(f64::NAN),
             Aggregate::Min => values.iter().copied().reduce(f64::min),
             Aggregate::Max => values.iter().copied().reduce(f64::max),
             Aggregate::Mean => mean(&values),
@@ -123,13 +125,11 @@ fn points<'a>(
         if !matches(&check.only, values) {
             continue;
         }
-        let value = match (average(check, group)?, &check.against) {
-            (Some(value), Some(against)) => {
-                let there = counterpart(values, against, other);
-                average(check, there)?.filter(|there| *there != 0.0).map(|there| value / there)
-            }
-            (value, _) => value,
-        };
+        let mut value = average(check, group)?;
+        if let Some(against) = &check.against {
+            let there = average(check, counterpart(values, against, other))?;
+            value = if there == 0.0 { f64::NAN } else { value / there };
+        }
         let expected = match (&check.by, &check.equation) {
             (Some(by), _) => {
                 let value = values.iter().find(|(name, _)| name == by).map(|(_, value)| value);
@@ -142,18 +142,18 @@ fn points<'a>(
             (None, Some(name)) => Some(equation::predict(name, values)?),
             (None, None) => check.near,
         };
-        found.extend(value.map(|value| Found { values, value, expected }));
+        found.push(Found { values, value, expected });
     }
     Ok(found)
 }
 
-/// The mean of the measurement over the seeds.
-fn average(check: &CheckSpec, group: &[Measured]) -> Result<Option<f64>, String> {
+/// The mean of the measurement over the seeds; no number unless each of them has one.
+fn average(check: &CheckSpec, group: &[Measured]) -> Result<f64, String> {
     let mut sample = Vec::new();
     for run in group {
-        sample.extend(measure(&check.metric, &run.report)?);
+        sample.push(measure(&check.metric, &run.report)?.unwrap_or(f64::NAN));
     }
-    Ok(mean(&sample))
+    Ok(mean(&sample).unwrap_or(f64::NAN))
 }
 
 /// The runs at the point that the one with these values is to be compared with; none if there is no
@@ -191,7 +191,8 @@ fn verdict<'a>(check: &'a CheckSpec, found: &Found<'_>) -> (Verdict, Option<&'a 
 fn holds(bounds: &Bounds, found: &Found<'_>) -> bool {
     let Bounds { at_least, at_most, near, within, at_most_times } = *bounds;
     let near = near.or(found.expected);
-    at_least.is_none_or(|least| found.value >= least)
+    !found.value.is_nan()
+        && at_least.is_none_or(|least| found.value >= least)
         && at_most.is_none_or(|most| found.value <= most)
         && match (near, within) {
             (Some(near), Some(share)) => (found.value - near).abs() <= share * near.abs(),
@@ -275,4 +276,95 @@ fn describe(found: &[Found<'_>], verdicts: &[(Verdict, Option<&str>)]) -> String
 
 fn significant(value: f64) -> String {
     crate::number::significant(value, DIGITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::metric::tests::report;
+
+    /// Runs at `n` = 1, 2, … in which the flow has so many Mb/s; there is no flow where it is none.
+    fn measured(rates: &[Option<f64>]) -> Vec<Measured> {
+        let report = report(
+            "duration = \"10ms\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"10M\"\n\
+             [[flow]]\nname = \"udt\"\nfrom = \"a\"\nto = \"b\"\n",
+        );
+        let run = |(index, rate): (usize, &Option<f64>)| {
+            let mut report = report.clone();
+            match rate {
+                Some(rate) => report.flows[0].packet_throughput_bps = rate * 1e6,
+                None => report.flows.clear(),
+            }
+            let values = vec![("n".to_owned(), (index + 1).to_string())];
+            Measured { point: index as u64, values, report }
+        };
+        rates.iter().enumerate().map(run).collect()
+    }
+
+    fn judged(check: &str, measured: &[Measured]) -> Check {
+        let text = format!("what = \"rate\"\nmetric = \"flow:udt\"\n{check}");
+        judge(&toml::from_str(&text).expect("a check"), measured, measured).expect("a metric")
+    }
+
+    #[test]
+    fn verdicts() {
+        use Verdict::{Explained, Fail, Pass};
+        const KNOWN: &str = "[[known]]\nwhere = { n = \"2\" }\nat_least = 3\nbecause = \"Why.\"";
+        let runs = measured(&[Some(8.0), Some(4.0)]);
+        let cases = [
+            ("at_least = 4", Pass, "8 (n 1); 4 (n 2)"),
+            ("at_least = 5", Fail, "8 (n 1); 4 (n 2)"),
+            ("at_most = 8", Pass, "8 (n 1); 4 (n 2)"),
+            ("near = 6\nwithin = 0.34", Pass, "8 for 6 (n 1); 4 for 6 (n 2)"),
+            ("near = 6\nwithin = 0.3", Fail, "8 for 6 (n 1); 4 for 6 (n 2)"),
+            ("near = 4\nat_most_times = 2", Pass, "8 for 4 (n 1); 4 for 4 (n 2)"),
+            ("at_least = 5\nwhere = { n = \"1\" }", Pass, "8 (n 1)"),
+            ("at_least = 5\nwhere = { n = \"3\" }", Fail, "nothing"),
+            ("by = \"n\"\neach = { 2 = 4.1 }\nwithin = 0.1", Pass, "4 for 4.1 (n 2)"),
+            ("at_least = 2\nagainst = { where = { n = \"2\" } }\nwhere.n = \"1\"", Pass, "2 (n 1)"),
+            ("at_most = 2\naggregate = \"spread\"", Pass, "2"),
+            ("at_most = 1.9\naggregate = \"spread\"", Fail, "2"),
+            (&format!("at_least = 5\n{KNOWN}"), Explained, "8 (n 1); 4 (n 2)"),
+            (&format!("at_least = 9\n{KNOWN}"), Fail, "8 (n 1); 4 (n 2)"),
+        ];
+        for (check, verdict, text) in cases {
+            let judged = judged(check, &runs);
+            assert_eq!((judged.verdict, judged.measured.as_str()), (verdict, text), "{check}");
+            assert_eq!(judged.reason == "Why.", check.contains(KNOWN), "{check}");
+        }
+    }
+
+    #[test]
+    fn a_point_without_a_value_fails() {
+        let runs = measured(&[Some(8.0), None, Some(0.0)]);
+        let known = "[[known]]\nat_least = 0\nbecause = \"Why.\"";
+        let cases = [
+            ("at_least = 0", "8 (n 1); - (n 2); 0 (n 3)"),
+            ("at_most = 9", "8 (n 1); - (n 2); 0 (n 3)"),
+            (&format!("at_most = 9\n{known}"), "8 (n 1); - (n 2); 0 (n 3)"),
+            ("near = 8\nwithin = 9", "8 for 8 (n 1); - for 8 (n 2); 0 for 8 (n 3)"),
+            ("at_most = 9\naggregate = \"spread\"", "-"),
+            // Nothing to compare with, a division by nothing, no such point.
+            ("at_most = 9\nwhere.n = \"1\"\nagainst = { where = { n = \"2\" } }", "- (n 1)"),
+            ("at_most = 9\nwhere.n = \"1\"\nagainst = { where = { n = \"3\" } }", "- (n 1)"),
+            ("at_most = 9\nwhere.n = \"1\"\nagainst = { where = { n = \"4\" } }", "- (n 1)"),
+        ];
+        for (check, text) in cases {
+            let judged = judged(check, &runs);
+            assert_eq!(
+                (judged.verdict, judged.measured.as_str()),
+                (Verdict::Fail, text),
+                "{check}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_seed_without_a_value_fails() {
+        let mut runs = measured(&[Some(8.0), None]);
+        runs[1].values = runs[0].values.clone();
+        assert_eq!(judged("at_least = 1", &runs).measured, "- (n 1)");
+        runs[1].report = measured(&[Some(4.0)])[0].report.clone();
+        assert_eq!(judged("at_least = 1", &runs).measured, "6 (n 1)");
+    }
 }

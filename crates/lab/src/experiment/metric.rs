@@ -204,10 +204,11 @@ fn response(report: &Report, rate: f64, share: f64, rises: bool) -> Option<f64> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn report(text: &str) -> Report {
+    /// Of a scenario that is simulated.
+    pub(in crate::experiment) fn report(text: &str) -> Report {
         let plan = farhaul_sim::Plan::parse(text, &[], None).expect("a plan");
         let mut run = plan.point(0).expect("a point").scenario.start();
         while run.step() {}
