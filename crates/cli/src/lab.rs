@@ -50,7 +50,8 @@ pub struct RunArgs {
 
 /// Make one page of all experiments, published and measured side by side.
 ///
-/// Runs those that have no result in the folder yet.
+/// Runs those that have no result in the folder yet. A result of the reduced version counts with
+/// `--quick` only.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Run all of them again
@@ -186,7 +187,8 @@ fn make_report(args: &ReportArgs) -> Result<()> {
     let common = &args.common;
     let stored = |experiment: &Experiment| {
         let path = common.out.join(format!("{}.json", experiment.id));
-        Outcome::read(&path).ok().filter(|_| !args.rerun)
+        let fits = |outcome: &Outcome| !args.rerun && (common.quick || !outcome.quick);
+        Outcome::read(&path).ok().filter(fits)
     };
     let (mut outcomes, mut missing) = (Vec::new(), Vec::new());
     for experiment in catalogue() {

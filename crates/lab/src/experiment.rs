@@ -99,6 +99,7 @@ impl Experiment {
             tables: draw::tables(self, &runs)?,
             checks: judge::checks(self, &runs, options.quick)?,
             notes,
+            quick: options.quick,
             command: format!("farhaul lab run {}{quick}", self.id),
             seconds: began.elapsed().as_secs_f64(),
         }))

@@ -34,6 +34,8 @@ pub struct Outcome {
     pub checks: Vec<Check>,
     /// What else there is to know, a paragraph each.
     pub notes: Vec<String>,
+    /// Whether it is from the reduced version.
+    pub quick: bool,
     /// How to do it again.
     pub command: String,
     /// How long it took.
@@ -233,6 +235,7 @@ pub(crate) mod tests {
                 },
             ],
             notes: vec!["A note.".into()],
+            quick: false,
             command: "farhaul lab run figure-4-2".into(),
             seconds: 12.5,
         }
