@@ -115,12 +115,16 @@ pub(super) struct CheckSpec {
     /// Deviations that have been looked into.
     #[serde(default)]
     pub known: Vec<Known>,
-    /// Whether it can be judged from the reduced version as well.
-    #[serde(default = "yes")]
-    pub quick: bool,
-    /// Whether it is judged in the full version.
-    #[serde(default = "yes")]
-    pub full: bool,
+    /// The version of the experiment that it is judged in; both.
+    pub version: Option<Version>,
+}
+
+/// A version of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Version {
+    Full,
+    Reduced,
 }
 
 /// Another point to compare with.
@@ -250,10 +254,6 @@ pub(super) struct ColumnSpec {
     pub published: BTreeMap<String, f64>,
 }
 
-fn yes() -> bool {
-    true
-}
-
 impl Experiment {
     /// Reads a file.
     ///
@@ -293,7 +293,18 @@ impl Experiment {
     }
 }
 
+impl Version {
+    pub(super) fn of(quick: bool) -> Version {
+        if quick { Version::Reduced } else { Version::Full }
+    }
+}
+
 impl CheckSpec {
+    /// Whether it is judged in this version.
+    pub(super) fn is_due(&self, version: Version) -> bool {
+        self.version.is_none_or(|own| own == version)
+    }
+
     pub(super) fn bounds(&self) -> Bounds {
         let CheckSpec { at_least, at_most, near, within, at_most_times, .. } = *self;
         Bounds { at_least, at_most, near, within, at_most_times }

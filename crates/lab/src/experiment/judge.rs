@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::data::{Against, Aggregate, Bounds, CheckSpec, Experiment, Value};
+use super::data::{Against, Aggregate, Bounds, CheckSpec, Experiment, Value, Version};
 use super::metric::measure;
 use super::{Runs, equation};
 use crate::report::{Check, Verdict};
@@ -27,7 +27,7 @@ pub(super) fn checks(
     runs: &Runs,
     quick: bool,
 ) -> Result<Vec<Check>, String> {
-    let due = experiment.check.iter().filter(|check| if quick { check.quick } else { check.full });
+    let due = experiment.check.iter().filter(|check| check.is_due(Version::of(quick)));
     due.map(|check| {
         let plan = experiment.plan_name(&check.plan)?;
         let other = match check.against.as_ref().map(|against| &against.plan) {
