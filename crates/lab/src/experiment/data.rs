@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use farhaul_sim::Plan;
 use serde::Deserialize;
 
+use super::Runs;
+use super::equation::Equation;
+use super::metric::Metric;
+use crate::sweep::Measured;
+
 /// An experiment, as its file describes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,15 +89,15 @@ pub(super) struct CheckSpec {
     pub what: String,
     /// Of which plan; the first.
     pub plan: Option<String>,
-    /// The measurement, see `metric.rs`.
-    pub metric: String,
+    pub metric: Metric,
     /// Only where swept variables have these values.
     #[serde(default, rename = "where")]
     pub only: BTreeMap<String, Value>,
     /// The value counts as a multiple of that at another point.
     pub against: Option<Against>,
-    /// One value of all points; none: each point is checked.
-    pub aggregate: Option<Aggregate>,
+    /// One value of all points, the largest over the smallest; else each point is checked.
+    #[serde(default)]
+    pub spread: bool,
     /// See [`Bounds`].
     pub at_least: Option<f64>,
     pub at_most: Option<f64>,
@@ -102,8 +107,8 @@ pub(super) struct CheckSpec {
     pub by: Option<String>,
     #[serde(default)]
     pub each: BTreeMap<String, f64>,
-    /// The equation that predicts the value, see `equation.rs`.
-    pub equation: Option<String>,
+    /// The equation that predicts the value.
+    pub equation: Option<Equation>,
     /// At most so many times what is published or predicted.
     pub at_most_times: Option<f64>,
     /// The published statement, as a reader shall see it.
@@ -167,18 +172,6 @@ pub(super) struct Known {
     pub because: String,
 }
 
-/// What becomes of the values of several points.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Aggregate {
-    Min,
-    Max,
-    Mean,
-    Sum,
-    /// The largest over the smallest.
-    Spread,
-}
-
 /// A chart.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -191,7 +184,7 @@ pub(super) struct ChartSpec {
     pub y: Option<String>,
     /// Measurements, each a set of curves; one for a grid.
     #[serde(default)]
-    pub value: Vec<String>,
+    pub value: Vec<Metric>,
     /// What the values are called on the axis, and their unit.
     #[serde(default)]
     pub label: String,
@@ -229,8 +222,8 @@ pub(super) struct Published {
     pub name: String,
     #[serde(default)]
     pub points: Vec<(f64, f64)>,
-    /// In place of points: the equation that gives them, see `equation.rs`.
-    pub equation: Option<String>,
+    /// In place of points: the equation that gives them.
+    pub equation: Option<Equation>,
 }
 
 /// A table: a row for each point of a plan.
@@ -248,7 +241,7 @@ pub(super) struct ColumnSpec {
     pub name: String,
     #[serde(default)]
     pub unit: String,
-    pub metric: String,
+    pub metric: Metric,
     /// Published values by the value of the first swept variable.
     #[serde(default)]
     pub published: BTreeMap<String, f64>,
@@ -263,8 +256,8 @@ impl Experiment {
         toml::from_str(text).map_err(|error| error.to_string())
     }
 
-    /// A plan, or its reduced version.
-    pub(super) fn read_plan(&self, spec: &PlanSpec, quick: bool) -> Result<Plan, String> {
+    /// A version of a plan.
+    pub(super) fn read_plan(&self, spec: &PlanSpec, version: Version) -> Result<Plan, String> {
         let text = match &spec.like {
             None => spec,
             Some(name) => self
@@ -273,29 +266,21 @@ impl Experiment {
                 .find(|plan| plan.name == *name)
                 .ok_or_else(|| format!("{}: there is no plan '{name}'", self.id))?,
         };
-        let overrides = text.quick.iter().filter(|_| quick);
+        let overrides = text.quick.iter().filter(|_| version == Version::Reduced);
         let overrides: Vec<(String, String)> =
             overrides.map(|(name, value)| (name.clone(), value.text())).collect();
         Plan::parse(&text.scenario, &overrides, None)
             .map_err(|problems| format!("plan '{}': {problems}", spec.name))
     }
 
-    /// The name of the plan that a check or chart refers to.
-    pub(super) fn plan_name<'a>(&'a self, asked: &'a Option<String>) -> Result<&'a str, String> {
-        match asked {
-            Some(name) if self.plan.iter().any(|plan| plan.name == *name) => Ok(name),
-            Some(name) => Err(format!("{}: there is no plan '{name}'", self.id)),
-            None => match self.plan.first() {
-                Some(plan) => Ok(&plan.name),
-                None => Err(format!("{}: there is no plan", self.id)),
-            },
-        }
+    /// The plan that a check or chart refers to: the one of that name, else the first.
+    pub(super) fn plan_of(&self, asked: Option<&String>) -> Option<&PlanSpec> {
+        self.plan.iter().find(|plan| asked.is_none_or(|name| plan.name == *name))
     }
-}
 
-impl Version {
-    pub(super) fn of(quick: bool) -> Version {
-        if quick { Version::Reduced } else { Version::Full }
+    /// What that plan has given.
+    pub(super) fn runs_of<'a>(&self, asked: Option<&String>, runs: &'a Runs) -> &'a [Measured] {
+        self.plan_of(asked).and_then(|plan| runs.get(&plan.name)).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -327,11 +312,10 @@ impl Value {
         }
     }
 
-    /// Whether `value` is among these.
-    pub(super) fn has(&self, value: &str) -> bool {
+    pub(super) fn all(&self) -> &[String] {
         match self {
-            Value::One(one) => one == value,
-            Value::Many(many) => many.iter().any(|one| one == value),
+            Value::One(one) => std::slice::from_ref(one),
+            Value::Many(many) => many,
         }
     }
 }

@@ -4,56 +4,39 @@ use farhaul_sim::{FlowReport, Report};
 
 use super::Runs;
 use super::data::{ChartKind, ChartSpec, Experiment};
-use super::equation::predict;
+use super::equation::Equation;
 use super::judge::matches;
-use super::metric::measure;
+use super::metric::Metric;
 use crate::chart::{Axis, Chart, Figure, Grid, Panels, Series};
 use crate::quantity::{number, unit};
 use crate::statistics::{interval_95, mean};
 use crate::sweep::{Measured, summary};
 use crate::table::{Cell, Column, Table};
 
-/// Whether names of plans and variables are right.
-pub(super) fn well_formed(experiment: &Experiment) -> Result<(), String> {
-    for chart in &experiment.chart {
-        experiment.plan_name(&chart.plan)?;
-        let wanted = match chart.kind {
-            ChartKind::Grid => chart.x.is_some() && chart.y.is_some() && chart.value.len() == 1,
-            ChartKind::Curves => chart.x.is_some() && !chart.value.is_empty(),
-            ChartKind::Time => true,
-        };
-        if !wanted {
-            return Err(format!("chart '{}' lacks 'x', 'y' or 'value'", chart.title));
-        }
-    }
-    experiment.table.iter().try_for_each(|table| experiment.plan_name(&table.plan).map(drop))
-}
-
 /// All charts.
-pub(super) fn charts(experiment: &Experiment, runs: &Runs) -> Result<Vec<Figure>, String> {
+pub(super) fn charts(experiment: &Experiment, runs: &Runs) -> Vec<Figure> {
     let draw = |chart: &ChartSpec| {
-        let measured: Vec<&Measured> = runs[experiment.plan_name(&chart.plan)?]
-            .iter()
-            .filter(|run| matches(&chart.only, &run.values))
-            .collect();
+        let all = experiment.runs_of(chart.plan.as_ref(), runs).iter();
+        let measured: Vec<&Measured> =
+            all.filter(|run| matches(&chart.only, &run.values)).collect();
         match chart.kind {
             ChartKind::Grid => grid(chart, &measured),
             ChartKind::Curves => curves(chart, &measured),
-            ChartKind::Time => Ok(over_time(chart, &measured)),
+            ChartKind::Time => over_time(chart, &measured),
         }
     };
     experiment.chart.iter().map(draw).collect()
 }
 
 /// The experiment's tables; of each plan one with the usual measurements if it names none.
-pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Result<Vec<Table>, String> {
+pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Vec<Table> {
     if experiment.table.is_empty() {
         let plans = experiment.plan.iter();
-        return Ok(plans.map(|plan| summary(&plan.name, &runs[&plan.name])).collect());
+        return plans.map(|plan| summary(&plan.name, &runs[&plan.name])).collect();
     }
     let mut tables = Vec::new();
     for spec in &experiment.table {
-        let measured = &runs[experiment.plan_name(&spec.plan)?];
+        let measured = experiment.runs_of(spec.plan.as_ref(), runs);
         let names = measured.first().map_or(&[][..], |first| &first.values);
         let mut columns: Vec<Column> =
             names.iter().map(|(name, _)| Column::new(name, "")).collect();
@@ -69,7 +52,7 @@ pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Result<Vec<Table>,
             let mut row: Vec<Cell> =
                 values.iter().map(|(_, value)| Cell::Text(value.clone())).collect();
             for column in &spec.columns {
-                let sample = sample(&column.metric, group.iter())?;
+                let sample = sample(&column.metric, group.iter());
                 row.push(match (interval_95(&sample), mean(&sample)) {
                     (Some(interval), _) => interval.into(),
                     (None, Some(value)) => Cell::Number(value),
@@ -85,15 +68,11 @@ pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Result<Vec<Table>,
         }
         tables.push(Table { title: spec.title.clone(), columns, rows });
     }
-    Ok(tables)
+    tables
 }
 
-fn sample<'a>(metric: &str, runs: impl Iterator<Item = &'a Measured>) -> Result<Vec<f64>, String> {
-    let mut sample = Vec::new();
-    for run in runs {
-        sample.extend(measure(metric, &run.report)?);
-    }
-    Ok(sample)
+fn sample<'a>(metric: &Metric, runs: impl Iterator<Item = &'a Measured>) -> Vec<f64> {
+    runs.filter_map(|run| metric.of(&run.report)).collect()
 }
 
 /// The value of a swept variable, as it stands in the scenario.
@@ -114,7 +93,7 @@ fn axis(variable: &str, values: &[&str]) -> Axis {
     }
 }
 
-fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
+fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     let (x, y) = (chart.x.as_deref().unwrap_or(""), chart.y.as_deref().unwrap_or(""));
     let texts = |variable: &str| {
         let mut texts: Vec<&str> = Vec::new();
@@ -126,22 +105,21 @@ fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
         texts
     };
     let (xs, ys) = (texts(x), texts(y));
-    let metric = chart.value.first().map_or("", String::as_str);
     let mut cells = Vec::new();
     for row in &ys {
         let mut line = Vec::new();
         for column in &xs {
             let here =
                 |run: &&&Measured| value(run, x) == Some(column) && value(run, y) == Some(row);
-            let sample = sample(metric, measured.iter().filter(here).copied())?;
-            line.push(mean(&sample));
+            let here = || measured.iter().filter(here).copied();
+            line.push(chart.value.first().and_then(|metric| mean(&sample(metric, here()))));
         }
         cells.push(line);
     }
     let numbers = |texts: &[&str]| texts.iter().filter_map(|text| number(text)).collect();
     let value = Axis::linear(&*chart.label, &*chart.unit);
     let value = chart.range.map_or(value.clone(), |(low, high)| value.between(low, high));
-    Ok(Figure::from(Grid {
+    Figure::from(Grid {
         title: chart.title.clone(),
         subtitle: String::new(),
         x: axis(x, &xs),
@@ -150,22 +128,22 @@ fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
         ys: numbers(&ys),
         cells,
         value,
-    }))
+    })
 }
 
-fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
+fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     let variable = chart.x.as_deref().unwrap_or("");
     // In the order in which they come; the errors without one are 0.
     let mut series: Vec<Series> = Vec::new();
     for metric in &chart.value {
         for group in measured.chunk_by(|a, b| a.values == b.values) {
             let Some(x) = value(group[0], variable).and_then(number) else { continue };
-            let sample = sample(metric, group.iter().copied())?;
+            let sample = sample(metric, group.iter().copied());
             let Some(y) = mean(&sample) else { continue };
             let others = group[0].values.iter().filter(|(name, _)| name != variable);
             let mut name: Vec<String> = others.map(|(k, v)| format!("{k} {v}")).collect();
             if chart.value.len() > 1 || name.is_empty() {
-                name.insert(0, metric.replace(':', " "));
+                name.insert(0, metric.name.replace(':', " "));
             }
             let name = name.join(", ");
             let error = interval_95(&sample).map_or(0.0, |interval| interval.half_width);
@@ -179,7 +157,10 @@ fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
         }
     }
     let texts: Vec<&str> = measured.iter().filter_map(|run| value(run, variable)).collect();
-    let label = if chart.label.is_empty() { chart.value.join(", ") } else { chart.label.clone() };
+    let label = match chart.label.as_str() {
+        "" => chart.value.iter().map(|metric| &*metric.name).collect::<Vec<_>>().join(", "),
+        label => label.to_owned(),
+    };
     let y =
         if chart.log { Axis::log(label, &*chart.unit) } else { Axis::linear(label, &*chart.unit) };
     for curve in &mut series {
@@ -190,43 +171,43 @@ fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
     for published in &chart.published {
         series.extend(match &published.equation {
             None => vec![Series::published(&*published.name, published.points.clone())],
-            Some(equation) => predicted(&published.name, equation, variable, measured)?,
+            Some(equation) => predicted(&published.name, *equation, variable, measured),
         });
     }
-    Ok(Figure::from(Chart {
+    Figure::from(Chart {
         title: chart.title.clone(),
         x: axis(variable, &texts),
         y: chart.range.map_or(y.clone(), |(low, high)| y.between(low, high)),
         series,
         ..Chart::default()
-    }))
+    })
 }
 
 /// The curves of an equation at the points measured: one for all where it does not depend on the
 /// other variables.
 fn predicted(
     name: &str,
-    equation: &str,
+    equation: Equation,
     variable: &str,
     measured: &[&Measured],
-) -> Result<Vec<Series>, String> {
+) -> Vec<Series> {
     let mut series: Vec<Series> = Vec::new();
     for group in measured.chunk_by(|a, b| a.values == b.values) {
         let Some(x) = value(group[0], variable).and_then(number) else { continue };
-        let point = (x, predict(equation, &group[0].values)?);
+        let Some(y) = equation.predict(&group[0].values) else { continue };
         let others = group[0].values.iter().filter(|(name, _)| name != variable);
         let others: Vec<String> = others.map(|(k, v)| format!("{k} {v}")).collect();
         let name = format!("{name}, {}", others.join(", "));
         match series.iter_mut().find(|known| known.name == name) {
-            Some(known) => known.points.push(point),
-            None => series.push(Series::published(name, vec![point])),
+            Some(known) => known.points.push((x, y)),
+            None => series.push(Series::published(name, vec![(x, y)])),
         }
     }
     if series.windows(2).all(|pair| pair[0].points == pair[1].points) {
         series.truncate(1);
         series.iter_mut().for_each(|one| one.name = name.to_owned());
     }
-    Ok(series)
+    series
 }
 
 /// The flows' throughput over time in the first of the runs.
