@@ -41,17 +41,20 @@ pub struct Experiment {
     pub(super) table: Vec<TableSpec>,
 }
 
-/// A scenario with its sweep.
+/// A scenario with its sweep: its own, or that of another plan with other values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSpec {
     /// What checks and charts call it.
     pub name: String,
-    /// The scenario file; none where `like` names the plan that has it.
-    #[serde(default)]
-    pub scenario: String,
-    /// The plan that this one has the scenario and the reduced version of.
+    /// The scenario file.
+    pub scenario: Option<String>,
+    /// In its place: the plan whose scenario it is, and whose reduced version unless there is
+    /// another here.
     pub like: Option<String>,
+    /// What that scenario's variables are here; several values are swept over.
+    #[serde(default)]
+    pub set: BTreeMap<String, Value>,
     /// What it is run on.
     #[serde(default)]
     pub on: Ground,
@@ -258,19 +261,26 @@ impl Experiment {
 
     /// A version of a plan.
     pub(super) fn read_plan(&self, spec: &PlanSpec, version: Version) -> Result<Plan, String> {
-        let text = match &spec.like {
-            None => spec,
-            Some(name) => self
-                .plan
-                .iter()
-                .find(|plan| plan.name == *name)
-                .ok_or_else(|| format!("{}: there is no plan '{name}'", self.id))?,
+        let wrong = |error: &str| format!("plan '{}': {error}", spec.name);
+        let (scenario, like) = match (&spec.scenario, &spec.like) {
+            (Some(scenario), None) if spec.set.is_empty() => (Some(scenario), spec),
+            (None, Some(name)) => {
+                let like = self.plan.iter().find(|plan| plan.name == *name);
+                let like = like.ok_or_else(|| wrong(&format!("there is no plan '{name}'")))?;
+                (like.scenario.as_ref(), like)
+            }
+            _ => return Err(wrong("write 'scenario', or 'like' with 'set'")),
         };
-        let overrides = text.quick.iter().filter(|_| version == Version::Reduced);
-        let overrides: Vec<(String, String)> =
-            overrides.map(|(name, value)| (name.clone(), value.text())).collect();
-        Plan::parse(&text.scenario, &overrides, None)
-            .map_err(|problems| format!("plan '{}': {problems}", spec.name))
+        let scenario = scenario.ok_or_else(|| wrong("the plan that it is like is like another"))?;
+        let quick = if spec.quick.is_empty() { &like.quick } else { &spec.quick };
+        let quick = quick.iter().filter(|_| version == Version::Reduced);
+        let changes: Vec<(String, String)> = spec
+            .set
+            .iter()
+            .chain(quick)
+            .map(|(name, value)| (name.clone(), value.text()))
+            .collect();
+        Plan::parse(scenario, &changes, None).map_err(|problems| wrong(&problems.to_string()))
     }
 
     /// The plan that a check or chart refers to: the one of that name, else the first.

@@ -261,6 +261,22 @@ title = "e"
 columns = [{ name = "rate", metric = "utilisation:middle" }]
 "#;
 
+    #[test]
+    fn a_plan_may_be_like_another() {
+        let like = "[[plan]]\nname = \"two\"\nlike = \"main\"\nset = { rate = \"3M\", rtt = [\"1ms\", \"2ms\"] }\n";
+        let values = |quick: &str, version| {
+            let file = FILE.replace("[[check]]", &format!("{like}{quick}[[check]]"));
+            let experiment = Experiment::parse(&file).expect("a file");
+            let names = Names::of(&experiment, &experiment.plan[1], version).expect("a plan");
+            let point = |values: &Vec<(String, String)>| format!("{} {}", values[0].1, values[1].1);
+            names.points.iter().map(point).collect::<Vec<_>>()
+        };
+        assert_eq!(values("", Version::Full), ["3M 1ms", "3M 2ms"]);
+        // The reduced version is the other's, unless it has one of its own.
+        assert_eq!(values("", Version::Reduced), ["1M 1ms", "1M 2ms"]);
+        assert_eq!(values("quick = { rtt = \"5ms\" }\n", Version::Reduced), ["3M 5ms"]);
+    }
+
     /// What is said about the file with one text in place of another.
     fn error(old: &str, new: &str) -> String {
         assert!(FILE.contains(old), "{old}");
@@ -276,6 +292,10 @@ columns = [{ name = "rate", metric = "utilisation:middle" }]
             ("flow:udt", "flow:tcp", "check 'c': 'flow:tcp': there is no flow 'tcp'"),
             ("flow:udt", "flows", "there is no measurement 'flows'"),
             ("utilisation:middle", "utilisation:m", "table 'e': 'utilisation:m': there is no link"),
+            ("quick = {", "like = \"x\"\nquick = {", "write 'scenario', or 'like' with 'set'"),
+            ("quick = {", "set = { rate = \"1M\" }\nquick = {", "write 'scenario', or 'like'"),
+            ("[[check]]", "[[plan]]\nname = \"two\"\n[[check]]", "plan 'two': write 'scenario'"),
+            ("[[check]]", "[[plan]]\nname = \"two\"\nlike = \"x\"\n[[check]]", "no plan 'x'"),
             ("what = \"c\"", "what = \"c\"\nplan = \"other\"", "check 'c': there is no such plan"),
             ("{ rate = \"1M\" }", "{ rat = \"1M\" }", "check 'c': 'rat' is not swept"),
             ("{ rate = \"1M\" }", "{ rate = \"3M\" }", "check 'c': 'rate' is never '3M'"),
