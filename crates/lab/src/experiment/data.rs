@@ -27,6 +27,10 @@ pub struct Experiment {
     /// What a reader of the result should know.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Published numbers by the value of a swept variable, under names that checks, charts and
+    /// tables refer to them by.
+    #[serde(default)]
+    pub(super) published: BTreeMap<String, Numbers>,
     /// What is run.
     #[serde(default)]
     pub plan: Vec<PlanSpec>,
@@ -40,6 +44,9 @@ pub struct Experiment {
     #[serde(default)]
     pub(super) table: Vec<TableSpec>,
 }
+
+/// Numbers by the value of a swept variable.
+pub(super) type Numbers = BTreeMap<String, f64>;
 
 /// A scenario with its sweep: its own, or that of another plan with other values.
 #[derive(Clone, Debug, Deserialize)]
@@ -106,10 +113,9 @@ pub(super) struct CheckSpec {
     pub at_most: Option<f64>,
     pub near: Option<f64>,
     pub within: Option<f64>,
-    /// Published values by the value of the swept variable `by`.
+    /// The published numbers of this name are expected, by the value of the swept variable `by`.
+    pub each: Option<String>,
     pub by: Option<String>,
-    #[serde(default)]
-    pub each: BTreeMap<String, f64>,
     /// The equation that predicts the value.
     pub equation: Option<Equation>,
     /// At most so many times what is published or predicted.
@@ -223,9 +229,9 @@ pub(super) enum ChartKind {
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
     pub name: String,
-    #[serde(default)]
-    pub points: Vec<(f64, f64)>,
-    /// In place of points: the equation that gives them.
+    /// The published numbers of this name, by the value of the variable along x.
+    pub each: Option<String>,
+    /// In their place: the equation that gives them.
     pub equation: Option<Equation>,
 }
 
@@ -245,9 +251,8 @@ pub(super) struct ColumnSpec {
     #[serde(default)]
     pub unit: String,
     pub metric: Metric,
-    /// Published values by the value of the first swept variable.
-    #[serde(default)]
-    pub published: BTreeMap<String, f64>,
+    /// The published numbers of this name, by the value of the first swept variable.
+    pub published: Option<String>,
 }
 
 impl Experiment {
@@ -281,6 +286,11 @@ impl Experiment {
             .map(|(name, value)| (name.clone(), value.text()))
             .collect();
         Plan::parse(scenario, &changes, None).map_err(|problems| wrong(&problems.to_string()))
+    }
+
+    /// The published numbers of that name; none if none are asked for.
+    pub(super) fn numbers(&self, name: Option<&String>) -> Option<&Numbers> {
+        self.published.get(name?)
     }
 
     /// The plan that a check or chart refers to: the one of that name, else the first.

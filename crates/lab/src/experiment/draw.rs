@@ -21,7 +21,7 @@ pub(super) fn charts(experiment: &Experiment, runs: &Runs) -> Vec<Figure> {
             all.filter(|run| matches(&chart.only, &run.values)).collect();
         match chart.kind {
             ChartKind::Grid => grid(chart, &measured),
-            ChartKind::Curves => curves(chart, &measured),
+            ChartKind::Curves => curves(experiment, chart, &measured),
             ChartKind::Time => over_time(chart, &measured),
         }
     };
@@ -42,7 +42,7 @@ pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Vec<Table> {
             names.iter().map(|(name, _)| Column::new(name, "")).collect();
         for column in &spec.columns {
             columns.push(Column::new(&*column.name, &*column.unit));
-            if !column.published.is_empty() {
+            if column.published.is_some() {
                 columns.push(Column::new(format!("{}, published", column.name), &*column.unit));
             }
         }
@@ -58,10 +58,10 @@ pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Vec<Table> {
                     (None, Some(value)) => Cell::Number(value),
                     (None, None) => Cell::Missing,
                 });
-                if !column.published.is_empty() {
-                    let key = values.first().map_or("", |(_, value)| value);
-                    let known = column.published.get(key);
-                    row.push(known.map_or(Cell::Missing, |value| Cell::Number(*value)));
+                if column.published.is_some() {
+                    let numbers = experiment.numbers(column.published.as_ref());
+                    let known = values.first().and_then(|(_, value)| numbers?.get(value));
+                    row.push(known.copied().into());
                 }
             }
             rows.push(row);
@@ -131,7 +131,7 @@ fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     })
 }
 
-fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
+fn curves(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     let variable = chart.x.as_deref().unwrap_or("");
     // In the order in which they come; the errors without one are 0.
     let mut series: Vec<Series> = Vec::new();
@@ -170,7 +170,13 @@ fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     }
     for published in &chart.published {
         series.extend(match &published.equation {
-            None => vec![Series::published(&*published.name, published.points.clone())],
+            None => {
+                let numbers = experiment.numbers(published.each.as_ref()).into_iter().flatten();
+                let mut points: Vec<(f64, f64)> =
+                    numbers.filter_map(|(x, y)| Some((number(x)?, *y))).collect();
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                vec![Series::published(&*published.name, points)]
+            }
             Some(equation) => predicted(&published.name, *equation, variable, measured),
         });
     }

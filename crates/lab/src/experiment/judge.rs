@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Runs;
-use super::data::{Against, Bounds, CheckSpec, Experiment, Value, Version};
+use super::data::{Against, Bounds, CheckSpec, Experiment, Numbers, Value, Version};
 use crate::report::{Check, Verdict};
 use crate::statistics::mean;
 use crate::sweep::Measured;
@@ -26,13 +26,21 @@ pub(super) fn checks(experiment: &Experiment, runs: &Runs, version: Version) -> 
     due.map(|check| {
         let plan = check.plan.as_ref();
         let other = check.against.as_ref().and_then(|against| against.plan.as_ref()).or(plan);
-        judge(check, experiment.runs_of(plan, runs), experiment.runs_of(other, runs))
+        let each = experiment.numbers(check.each.as_ref());
+        judge(check, each, experiment.runs_of(plan, runs), experiment.runs_of(other, runs))
     })
     .collect()
 }
 
-fn judge(check: &CheckSpec, measured: &[Measured], other: &[Measured]) -> Check {
-    let mut found = points(check, measured, other);
+/// `each`: the published numbers that the check is about, if there is more than one. `other`: the
+/// runs to compare with.
+fn judge(
+    check: &CheckSpec,
+    each: Option<&Numbers>,
+    measured: &[Measured],
+    other: &[Measured],
+) -> Check {
+    let mut found = points(check, each, measured, other);
     if check.spread {
         found = spread(&found).into_iter().collect();
     }
@@ -57,7 +65,7 @@ fn judge(check: &CheckSpec, measured: &[Measured], other: &[Measured]) -> Check 
     }
     Check {
         what: check.what.clone(),
-        published: published(check),
+        published: published(check, each),
         measured: describe(&found, &verdicts),
         tolerance: tolerance(&check.bounds()),
         verdict: worst,
@@ -66,7 +74,12 @@ fn judge(check: &CheckSpec, measured: &[Measured], other: &[Measured]) -> Check 
 }
 
 /// The measurement at each point that the check is about, means over the seeds.
-fn points<'a>(check: &CheckSpec, measured: &'a [Measured], other: &[Measured]) -> Vec<Found<'a>> {
+fn points<'a>(
+    check: &CheckSpec,
+    each: Option<&Numbers>,
+    measured: &'a [Measured],
+    other: &[Measured],
+) -> Vec<Found<'a>> {
     let mut found = Vec::new();
     for group in measured.chunk_by(|a, b| a.values == b.values) {
         let values = group[0].values.as_slice();
@@ -81,10 +94,10 @@ fn points<'a>(check: &CheckSpec, measured: &'a [Measured], other: &[Measured]) -
         let expected = match (&check.by, &check.equation) {
             (Some(by), _) => {
                 let value = values.iter().find(|(name, _)| name == by).map(|(_, value)| value);
-                match value.and_then(|value| check.each.get(value)) {
+                match value.and_then(|value| each?.get(value)) {
                     // A point of which nothing was published.
                     None => continue,
-                    expected => expected.copied(),
+                    Some(expected) => Some(*expected),
                 }
             }
             (None, Some(equation)) => Some(equation.predict(values).unwrap_or(f64::NAN)),
@@ -166,15 +179,17 @@ pub(super) fn matches(only: &BTreeMap<String, Value>, values: &[(String, String)
     })
 }
 
-fn published(check: &CheckSpec) -> String {
-    if !check.published.is_empty() || check.each.is_empty() {
-        return check.published.clone();
-    }
-    let mut pairs: Vec<(&String, &f64)> = check.each.iter().collect();
+fn published(check: &CheckSpec, each: Option<&Numbers>) -> String {
+    let each = each.filter(|_| check.published.is_empty());
+    let Some(each) = each else { return check.published.clone() };
+    let mut pairs: Vec<(&String, &f64)> = each.iter().collect();
     pairs.sort_by(|a, b| {
         let number = |text: &str| crate::quantity::number(text).unwrap_or(f64::NAN);
         number(a.0).total_cmp(&number(b.0))
     });
+    if let [(_, only)] = pairs.as_slice() {
+        return significant(**only);
+    }
     let pairs: Vec<String> =
         pairs.iter().map(|(k, v)| format!("{k}: {}", significant(**v))).collect();
     pairs.join(", ")
@@ -258,7 +273,8 @@ mod tests {
 
     fn judged(check: &str, measured: &[Measured]) -> Check {
         let text = format!("what = \"rate\"\nmetric = \"flow:udt\"\n{check}");
-        judge(&toml::from_str(&text).expect("a check"), measured, measured)
+        let each = Numbers::from([("2".to_owned(), 4.1)]);
+        judge(&toml::from_str(&text).expect("a check"), Some(&each), measured, measured)
     }
 
     #[test]
@@ -275,7 +291,7 @@ mod tests {
             ("near = 4\nat_most_times = 2", Pass, "8 for 4 (n 1); 4 for 4 (n 2)"),
             ("at_least = 5\nwhere = { n = \"1\" }", Pass, "8 (n 1)"),
             ("at_least = 5\nwhere = { n = \"3\" }", Fail, "nothing"),
-            ("by = \"n\"\neach = { 2 = 4.1 }\nwithin = 0.1", Pass, "4 for 4.1 (n 2)"),
+            ("by = \"n\"\neach = \"four\"\nwithin = 0.1", Pass, "4 for 4.1 (n 2)"),
             ("at_least = 2\nagainst = { where = { n = \"2\" } }\nwhere.n = \"1\"", Pass, "2 (n 1)"),
             ("at_most = 2\nspread = true", Pass, "2"),
             ("at_most = 1.9\nspread = true", Fail, "2"),

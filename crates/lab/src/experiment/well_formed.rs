@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::data::{
-    Bounds, ChartKind, ChartSpec, CheckSpec, Experiment, Ground, PlanSpec, TableSpec, Value,
-    Version,
+    Bounds, ChartKind, ChartSpec, CheckSpec, Experiment, Ground, Numbers, PlanSpec, TableSpec,
+    Value, Version,
 };
 use super::judge::matches;
 use super::metric::Metric;
@@ -16,6 +16,14 @@ struct Names {
     points: Vec<Vec<(String, String)>>,
     flows: BTreeSet<String>,
     links: BTreeSet<String>,
+}
+
+/// A version of an experiment.
+struct Form<'a> {
+    experiment: &'a Experiment,
+    version: Version,
+    /// By the names of the plans.
+    plans: BTreeMap<&'a str, Names>,
 }
 
 /// Whether this version of the experiment is well-formed: what is named is there, and each check has
@@ -31,125 +39,133 @@ pub(super) fn check(experiment: &Experiment, version: Version) -> Result<(), Str
             return Err(format!("there are two plans '{}'", spec.name));
         }
     }
-    let plan = |asked: Option<&String>| {
-        let spec = experiment.plan_of(asked).ok_or("there is no such plan")?;
-        Ok::<_, String>(&plans[&*spec.name])
-    };
+    let form = Form { experiment, version, plans };
     for check in experiment.check.iter().filter(|check| check.is_due(version)) {
-        let other = check.against.as_ref().and_then(|against| against.plan.as_ref());
-        plan(check.plan.as_ref())
-            .and_then(|names| {
-                check_expectation(check, version, names, plan(other.or(check.plan.as_ref()))?)
-            })
-            .map_err(|error| format!("check '{}': {error}", check.what))?;
+        form.check(check).map_err(|error| format!("check '{}': {error}", check.what))?;
     }
     for chart in &experiment.chart {
-        plan(chart.plan.as_ref())
-            .and_then(|names| check_chart(chart, version, names))
-            .map_err(|error| format!("chart '{}': {error}", chart.title))?;
+        form.chart(chart).map_err(|error| format!("chart '{}': {error}", chart.title))?;
     }
     for table in &experiment.table {
-        plan(table.plan.as_ref())
-            .and_then(|names| check_table(table, version, names))
-            .map_err(|error| format!("table '{}': {error}", table.title))?;
+        form.table(table).map_err(|error| format!("table '{}': {error}", table.title))?;
     }
     Ok(())
 }
 
-fn check_expectation(
-    check: &CheckSpec,
-    version: Version,
-    names: &Names,
-    other: &Names,
-) -> Result<(), String> {
-    // The reduced version lacks values that the full one has.
-    let strict = version == Version::Full || check.version.is_some();
-    names.check_metric(&check.metric)?;
-    other.check_metric(&check.metric)?;
-    let points = names.select(&check.only, strict)?;
-    if points.is_empty() {
-        return Err("it is about no point".into());
-    }
-    for known in &check.known {
-        names.select(&known.only, strict)?;
-        expects_something(check, &known.bounds())?;
-    }
-    if let Some(against) = &check.against {
-        for (name, value) in &against.only {
-            other.check_value(name, value)?;
+impl Form<'_> {
+    fn check(&self, check: &CheckSpec) -> Result<(), String> {
+        // The reduced version lacks values that the full one has.
+        let strict = self.version == Version::Full || check.version.is_some();
+        let names = self.names(check.plan.as_ref())?;
+        names.check_metric(&check.metric)?;
+        let points = names.select(&check.only, strict)?;
+        if points.is_empty() {
+            return Err("it is about no point".into());
         }
-    }
-    if let Some(by) = &check.by {
-        names.check_variable(by)?;
-        for value in check.each.keys().filter(|_| version == Version::Full) {
-            names.check_value(by, value)?;
+        for known in &check.known {
+            names.select(&known.only, strict)?;
+            expects_something(check, &known.bounds())?;
         }
+        if let Some(against) = &check.against {
+            let other = self.names(against.plan.as_ref().or(check.plan.as_ref()))?;
+            other.check_metric(&check.metric)?;
+            against.only.iter().try_for_each(|(name, value)| other.check_value(name, value))?;
+        }
+        match (&check.each, &check.by) {
+            (Some(each), Some(by)) => self.check_numbers(each, by, names)?,
+            (None, None) => {}
+            _ => return Err("'each' and 'by' go together".into()),
+        }
+        if check.equation.is_some_and(|e| points.iter().any(|values| e.predict(values).is_none())) {
+            return Err("the equation lacks a variable".into());
+        }
+        let targets = [check.near.is_some(), check.equation.is_some(), check.each.is_some()];
+        if targets.into_iter().filter(|is| *is).count() > 1 {
+            return Err("only one of 'near', 'equation' and 'each' says what is expected".into());
+        }
+        if check.spread && (check.equation.is_some() || check.each.is_some()) {
+            return Err("a spread has no point that an equation or 'each' could be about".into());
+        }
+        expects_something(check, &check.bounds())
     }
-    if let Some(equation) = check.equation
-        && points.iter().any(|values| equation.predict(values).is_none())
-    {
-        return Err("the equation lacks a variable".into());
+
+    fn chart(&self, chart: &ChartSpec) -> Result<(), String> {
+        let names = self.names(chart.plan.as_ref())?;
+        let strict = self.version == Version::Full;
+        let points = names.select(&chart.only, strict)?;
+        if strict && points.is_empty() {
+            return Err("there is nothing to draw".into());
+        }
+        let (x, y) = (chart.x.is_some(), chart.y.is_some());
+        let wanted = match chart.kind {
+            ChartKind::Grid => x && y && chart.value.len() == 1,
+            ChartKind::Curves => x && !y && !chart.value.is_empty(),
+            ChartKind::Time => !x && !y && chart.value.is_empty(),
+        };
+        if !wanted {
+            return Err("for its kind it has too many or too few of 'x', 'y' and 'value'".into());
+        }
+        chart.x.iter().chain(&chart.y).try_for_each(|name| names.check_variable(name))?;
+        chart.value.iter().try_for_each(|metric| names.check_metric(metric))?;
+        if let Some(prefix) = chart.panels.iter().find(|prefix| !names.has_flows(prefix)) {
+            return Err(format!("there is no flow '{prefix}'"));
+        }
+        for published in &chart.published {
+            match (&published.each, published.equation) {
+                (Some(each), None) => drop(self.numbers(each)?),
+                (None, Some(equation)) if points.iter().all(|p| equation.predict(p).is_some()) => {}
+                (None, Some(_)) => return Err("the equation lacks a variable".into()),
+                _ => return Err("a published curve has 'each' or 'equation'".into()),
+            }
+        }
+        Ok(())
     }
-    if check.each.is_empty() != check.by.is_none() {
-        return Err("'each' and 'by' go together".into());
+
+    fn table(&self, table: &TableSpec) -> Result<(), String> {
+        let names = self.names(table.plan.as_ref())?;
+        for column in &table.columns {
+            names.check_metric(&column.metric)?;
+            if let Some(published) = &column.published {
+                let first = names.points.first().and_then(|values| values.first());
+                let (name, _) = first.ok_or("numbers are published by a variable that is swept")?;
+                self.check_numbers(published, name, names)?;
+            }
+        }
+        Ok(())
     }
-    let targets = [check.near.is_some(), check.equation.is_some(), check.by.is_some()];
-    if targets.into_iter().filter(|is| *is).count() > 1 {
-        return Err("only one of 'near', 'equation' and 'each' says what is expected".into());
+
+    fn names(&self, plan: Option<&String>) -> Result<&Names, String> {
+        let spec = self.experiment.plan_of(plan).ok_or("there is no such plan")?;
+        Ok(&self.plans[&*spec.name])
     }
-    if check.spread && (check.equation.is_some() || check.by.is_some()) {
-        return Err("a spread has no point that an equation or 'each' could be about".into());
+
+    fn numbers(&self, name: &String) -> Result<&Numbers, String> {
+        let numbers = self.experiment.numbers(Some(name));
+        numbers.ok_or_else(|| format!("there are no published numbers '{name}'"))
     }
-    expects_something(check, &check.bounds())
+
+    /// Whether the published numbers of that name are by the values of that variable.
+    fn check_numbers(&self, name: &String, variable: &str, names: &Names) -> Result<(), String> {
+        let numbers = self.numbers(name)?;
+        names.check_variable(variable)?;
+        if self.version == Version::Full {
+            return numbers.keys().try_for_each(|value| names.check_value(variable, value));
+        }
+        if numbers.keys().any(|value| names.check_value(variable, value).is_ok()) {
+            return Ok(());
+        }
+        Err(format!("none of the numbers '{name}' is for a value of '{variable}'"))
+    }
 }
 
 /// Whether these bounds can be broken.
 fn expects_something(check: &CheckSpec, bounds: &Bounds) -> Result<(), String> {
     let Bounds { at_least, at_most, near, within, at_most_times } = bounds;
-    let target = near.or(check.near).is_some() || check.equation.is_some() || check.by.is_some();
+    let target = near.or(check.near).is_some() || check.equation.is_some() || check.each.is_some();
     if at_least.or(*at_most).is_some() || target && within.or(*at_most_times).is_some() {
         return Ok(());
     }
     Err("nothing is expected".into())
-}
-
-fn check_chart(chart: &ChartSpec, version: Version, names: &Names) -> Result<(), String> {
-    let strict = version == Version::Full;
-    let points = names.select(&chart.only, strict)?;
-    if strict && points.is_empty() {
-        return Err("there is nothing to draw".into());
-    }
-    let (x, y) = (chart.x.is_some(), chart.y.is_some());
-    let wanted = match chart.kind {
-        ChartKind::Grid => x && y && chart.value.len() == 1,
-        ChartKind::Curves => x && !y && !chart.value.is_empty(),
-        ChartKind::Time => !x && !y && chart.value.is_empty(),
-    };
-    if !wanted {
-        return Err("for its kind it has too many or too few of 'x', 'y' and 'value'".into());
-    }
-    chart.x.iter().chain(&chart.y).try_for_each(|name| names.check_variable(name))?;
-    chart.value.iter().try_for_each(|metric| names.check_metric(metric))?;
-    if let Some(prefix) = chart.panels.iter().find(|prefix| !names.has_flows(prefix)) {
-        return Err(format!("there is no flow '{prefix}'"));
-    }
-    let equations = || chart.published.iter().filter_map(|published| published.equation);
-    if points.iter().any(|values| equations().any(|equation| equation.predict(values).is_none())) {
-        return Err("an equation lacks a variable".into());
-    }
-    Ok(())
-}
-
-fn check_table(table: &TableSpec, version: Version, names: &Names) -> Result<(), String> {
-    for column in &table.columns {
-        names.check_metric(&column.metric)?;
-        for value in column.published.keys().filter(|_| version == Version::Full) {
-            let first = names.points.first().and_then(|values| values.first());
-            let (name, _) = first.ok_or("nothing is swept that values could be published for")?;
-            names.check_value(name, value)?;
-        }
-    }
-    Ok(())
 }
 
 impl Names {
@@ -222,6 +238,7 @@ source = "s"
 title = "t"
 shows = "what"
 minutes = 1
+published = { good = { 1M = 1, 2M = 2 }, bad = { 1M = 1, 3M = 3 } }
 
 [[plan]]
 name = "main"
@@ -303,15 +320,15 @@ columns = [{ name = "rate", metric = "utilisation:middle" }]
             (at_least, "", "check 'c': nothing is expected"),
             (at_least, "within = 0.1", "check 'c': nothing is expected"),
             (at_least, "at_least = 1\nby = \"rate\"", "check 'c': 'each' and 'by' go together"),
-            (at_least, "by = \"rate\"\neach = { 3M = 1 }\nwithin = 1", "'rate' is never '3M'"),
-            (at_least, "by = \"rtt\"\neach = { 1M = 1 }\nwithin = 1", "'rtt' is never '1M'"),
+            (at_least, "by = \"rate\"\neach = \"bad\"\nwithin = 1", "'rate' is never '3M'"),
+            (at_least, "by = \"rtt\"\neach = \"good\"\nwithin = 1", "'rtt' is never '1M'"),
             (
                 at_least,
                 "equation = \"cubic\"\nwithin = 1",
                 "check 'c': the equation lacks a variable",
             ),
             (at_least, "equation = \"e=mc2\"\nwithin = 1", "unknown variant `e=mc2`"),
-            (at_least, "spread = true\nby = \"rate\"\neach = { 1M = 1 }\nwithin = 1", "a spread"),
+            (at_least, "spread = true\nby = \"rate\"\neach = \"good\"\nwithin = 1", "a spread"),
             (at_least, "at_least = 1\nknown = [{ because = \"\" }]", "nothing is expected"),
             (at_least, "at_least = 1\nagainst = { where = { rate = \"3M\" } }", "never '3M'"),
             ("x = \"rate\"", "x = \"rates\"", "chart 'd': 'rates' is not swept"),
