@@ -17,7 +17,7 @@ mod data;
 mod draw;
 mod equation;
 mod judge;
-mod metric;
+pub(crate) mod metric;
 mod well_formed;
 
 use std::collections::BTreeMap;

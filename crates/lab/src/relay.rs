@@ -14,7 +14,7 @@ use farhaul_sim::{
 };
 use farhaul_wan::{DirectionStats, Relay, RelayConfig};
 
-use crate::sweep::{Measured, Progress};
+use crate::sweep::{Measured, Progress, label};
 
 /// Bytes that the sending application writes at once.
 const WRITE: usize = 1 << 18;
@@ -94,8 +94,6 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
 
 /// How far the repeats of a point are apart, and how well the relay kept its times.
 fn note(runs: &[(Measured, Counted)]) -> String {
-    let values: Vec<String> =
-        runs[0].0.values.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let list = |of: &dyn Fn(&(Measured, Counted)) -> String| {
         runs.iter().map(of).collect::<Vec<_>>().join(", ")
     };
@@ -111,7 +109,7 @@ fn note(runs: &[(Measured, Counted)]) -> String {
     };
     format!(
         "{}: {throughput} Mb/s with {drops} drops; latest departure from the relay {late} ms late{missed}.",
-        values.join(", ")
+        label(&runs[0].0.values)
     )
 }
 

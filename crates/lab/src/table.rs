@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::number::{or_nan, significant, with_interval};
-use crate::statistics::Interval;
+use crate::statistics::{Interval, interval_95, mean};
 use crate::xml::escape;
 
 /// Rows of cells under named columns.
@@ -98,6 +98,11 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 }
 
 impl Cell {
+    /// The mean of a sample, with its interval of confidence if it has more than one value.
+    pub fn of_sample(sample: &[f64]) -> Self {
+        interval_95(sample).map_or_else(|| mean(sample).into(), Cell::from)
+    }
+
     /// As people read it.
     pub fn shown(&self) -> String {
         match self {

@@ -3,14 +3,13 @@
 use farhaul_sim::{FlowReport, Report};
 
 use super::Runs;
-use super::data::{ChartKind, ChartSpec, Experiment};
+use super::data::{ChartKind, ChartSpec, ColumnSpec, Experiment, TableSpec};
 use super::equation::Equation;
 use super::judge::matches;
-use super::metric::Metric;
-use crate::chart::{Axis, Chart, Figure, Grid, Panels, Series};
-use crate::quantity::{number, unit};
-use crate::statistics::{interval_95, mean};
-use crate::sweep::{Measured, summary};
+use crate::chart::{Axis, Chart, Figure, Grid, Panels, Scale, Series};
+use crate::quantity::number;
+use crate::statistics::mean;
+use crate::sweep::{Measured, RunColumn, axis, curves, summary, table};
 use crate::table::{Cell, Column, Table};
 
 /// All charts.
@@ -19,10 +18,11 @@ pub(super) fn charts(experiment: &Experiment, runs: &Runs) -> Vec<Figure> {
         let all = experiment.runs_of(chart.plan.as_ref(), runs).iter();
         let measured: Vec<&Measured> =
             all.filter(|run| matches(&chart.only, &run.values)).collect();
-        match chart.kind {
-            ChartKind::Grid => grid(chart, &measured),
-            ChartKind::Curves => curves(experiment, chart, &measured),
-            ChartKind::Time => over_time(chart, &measured),
+        match (chart.kind, measured.first()) {
+            (_, None) => Figure::from(Chart { title: chart.title.clone(), ..Chart::default() }),
+            (ChartKind::Grid, _) => grid(chart, &measured),
+            (ChartKind::Curves, _) => over_variable(experiment, chart, &measured),
+            (ChartKind::Time, Some(first)) => over_time(chart, &first.report),
         }
     };
     experiment.chart.iter().map(draw).collect()
@@ -34,70 +34,33 @@ pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Vec<Table> {
         let plans = experiment.plan.iter();
         return plans.map(|plan| summary(&plan.name, &runs[&plan.name])).collect();
     }
-    let mut tables = Vec::new();
-    for spec in &experiment.table {
-        let measured = experiment.runs_of(spec.plan.as_ref(), runs);
-        let names = measured.first().map_or(&[][..], |first| &first.values);
-        let mut columns: Vec<Column> =
-            names.iter().map(|(name, _)| Column::new(name, "")).collect();
-        for column in &spec.columns {
-            columns.push(Column::new(&*column.name, &*column.unit));
-            if column.published.is_some() {
-                columns.push(Column::new(format!("{}, published", column.name), &*column.unit));
-            }
-        }
-        let mut rows = Vec::new();
-        for group in measured.chunk_by(|a, b| a.values == b.values) {
-            let values = &group[0].values;
-            let mut row: Vec<Cell> =
-                values.iter().map(|(_, value)| Cell::Text(value.clone())).collect();
-            for column in &spec.columns {
-                let sample = sample(&column.metric, group.iter());
-                row.push(match (interval_95(&sample), mean(&sample)) {
-                    (Some(interval), _) => interval.into(),
-                    (None, Some(value)) => Cell::Number(value),
-                    (None, None) => Cell::Missing,
-                });
-                if column.published.is_some() {
-                    let numbers = experiment.numbers(column.published.as_ref());
-                    let known = values.first().and_then(|(_, value)| numbers?.get(value));
-                    row.push(known.copied().into());
-                }
-            }
-            rows.push(row);
-        }
-        tables.push(Table { title: spec.title.clone(), columns, rows });
+    let draw = |spec: &TableSpec| {
+        let columns = spec.columns.iter().flat_map(|column| columns(experiment, column));
+        table(&spec.title, experiment.runs_of(spec.plan.as_ref(), runs), columns.collect())
+    };
+    experiment.table.iter().map(draw).collect()
+}
+
+/// What is measured, and what is published if anything is.
+fn columns<'a>(experiment: &'a Experiment, spec: &'a ColumnSpec) -> Vec<RunColumn<'a>> {
+    let measured = Column::new(&*spec.name, &*spec.unit);
+    let mut columns =
+        vec![RunColumn::new(measured, |runs| Cell::of_sample(&spec.metric.sample(runs)))];
+    if let Some(numbers) = experiment.numbers(spec.published.as_ref()) {
+        let published = Column::new(format!("{}, published", spec.name), &*spec.unit);
+        columns.push(RunColumn::new(published, |runs| {
+            let first = runs[0].values.first();
+            first.and_then(|(_, value)| numbers.get(value)).copied().into()
+        }));
     }
-    tables
-}
-
-fn sample<'a>(metric: &Metric, runs: impl Iterator<Item = &'a Measured>) -> Vec<f64> {
-    runs.filter_map(|run| metric.of(&run.report)).collect()
-}
-
-/// The value of a swept variable, as it stands in the scenario.
-fn value<'a>(run: &'a Measured, variable: &str) -> Option<&'a str> {
-    let found = run.values.iter().find(|(name, _)| name == variable);
-    found.map(|(_, value)| value.as_str())
-}
-
-/// An axis for a swept variable: logarithmic if its values are all positive and span more than a
-/// factor of 20.
-fn axis(variable: &str, values: &[&str]) -> Axis {
-    let numbers = || values.iter().filter_map(|text| number(text));
-    let (low, high) = (numbers().reduce(f64::min), numbers().reduce(f64::max));
-    let base = values.first().map_or("", |text| unit(text));
-    match (low, high) {
-        (Some(low), Some(high)) if low > 0.0 && high / low > 20.0 => Axis::log(variable, base),
-        _ => Axis::linear(variable, base),
-    }
+    columns
 }
 
 fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     let (x, y) = (chart.x.as_deref().unwrap_or(""), chart.y.as_deref().unwrap_or(""));
     let texts = |variable: &str| {
         let mut texts: Vec<&str> = Vec::new();
-        for text in measured.iter().filter_map(|run| value(run, variable)) {
+        for text in measured.iter().filter_map(|run| run.value(variable)) {
             if !texts.contains(&text) {
                 texts.push(text);
             }
@@ -105,71 +68,39 @@ fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
         texts
     };
     let (xs, ys) = (texts(x), texts(y));
-    let mut cells = Vec::new();
-    for row in &ys {
-        let mut line = Vec::new();
-        for column in &xs {
-            let here =
-                |run: &&&Measured| value(run, x) == Some(column) && value(run, y) == Some(row);
-            let here = || measured.iter().filter(here).copied();
-            line.push(chart.value.first().and_then(|metric| mean(&sample(metric, here()))));
-        }
-        cells.push(line);
-    }
+    let cell = |column: &str, row: &str| {
+        let here = |run: &&&Measured| run.value(x) == Some(column) && run.value(y) == Some(row);
+        let runs = measured.iter().filter(here).copied();
+        chart.value.first().and_then(|metric| mean(&metric.sample(runs)))
+    };
+    let cells = ys.iter().map(|row| xs.iter().map(|column| cell(column, row)).collect());
     let numbers = |texts: &[&str]| texts.iter().filter_map(|text| number(text)).collect();
-    let value = Axis::linear(&*chart.label, &*chart.unit);
-    let value = chart.range.map_or(value.clone(), |(low, high)| value.between(low, high));
     Figure::from(Grid {
         title: chart.title.clone(),
         subtitle: String::new(),
-        x: axis(x, &xs),
-        y: axis(y, &ys),
+        x: axis(x, measured),
+        y: axis(y, measured),
         xs: numbers(&xs),
         ys: numbers(&ys),
-        cells,
-        value,
+        cells: cells.collect(),
+        value: values_axis(chart, chart.label.clone()),
     })
 }
 
-fn curves(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured]) -> Figure {
+fn over_variable(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     let variable = chart.x.as_deref().unwrap_or("");
-    // In the order in which they come; the errors without one are 0.
-    let mut series: Vec<Series> = Vec::new();
+    let mut series = Vec::new();
     for metric in &chart.value {
-        for group in measured.chunk_by(|a, b| a.values == b.values) {
-            let Some(x) = value(group[0], variable).and_then(number) else { continue };
-            let sample = sample(metric, group.iter().copied());
-            let Some(y) = mean(&sample) else { continue };
-            let others = group[0].values.iter().filter(|(name, _)| name != variable);
-            let mut name: Vec<String> = others.map(|(k, v)| format!("{k} {v}")).collect();
-            if chart.value.len() > 1 || name.is_empty() {
-                name.insert(0, metric.name.replace(':', " "));
-            }
-            let name = name.join(", ");
-            let error = interval_95(&sample).map_or(0.0, |interval| interval.half_width);
-            match series.iter_mut().find(|known| known.name == name) {
-                Some(known) => {
-                    known.points.push((x, y));
-                    known.errors.push(error);
-                }
-                None => series.push(Series::both(name, vec![(x, y)]).with_errors(vec![error])),
+        let mut found = curves(measured, variable, |run| metric.of(&run.report));
+        for curve in &mut found {
+            if chart.value.len() > 1 || curve.name.is_empty() {
+                curve.name = joined(&metric.name.replace(':', " "), &curve.name);
             }
         }
-    }
-    let texts: Vec<&str> = measured.iter().filter_map(|run| value(run, variable)).collect();
-    let label = match chart.label.as_str() {
-        "" => chart.value.iter().map(|metric| &*metric.name).collect::<Vec<_>>().join(", "),
-        label => label.to_owned(),
-    };
-    let y =
-        if chart.log { Axis::log(label, &*chart.unit) } else { Axis::linear(label, &*chart.unit) };
-    for curve in &mut series {
-        if curve.errors.iter().all(|error| *error == 0.0) {
-            curve.errors.clear();
-        }
+        series.append(&mut found);
     }
     for published in &chart.published {
-        series.extend(match &published.equation {
+        series.extend(match published.equation {
             None => {
                 let numbers = experiment.numbers(published.each.as_ref()).into_iter().flatten();
                 let mut points: Vec<(f64, f64)> =
@@ -177,13 +108,15 @@ fn curves(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured]) ->
                 points.sort_by(|a, b| a.0.total_cmp(&b.0));
                 vec![Series::published(&*published.name, points)]
             }
-            Some(equation) => predicted(&published.name, *equation, variable, measured),
+            Some(equation) => predicted(&published.name, equation, variable, measured),
         });
     }
+    let names: Vec<&str> = chart.value.iter().map(|metric| &*metric.name).collect();
+    let label = if chart.label.is_empty() { names.join(", ") } else { chart.label.clone() };
     Figure::from(Chart {
         title: chart.title.clone(),
-        x: axis(variable, &texts),
-        y: chart.range.map_or(y.clone(), |(low, high)| y.between(low, high)),
+        x: axis(variable, measured),
+        y: values_axis(chart, label),
         series,
         ..Chart::default()
     })
@@ -197,30 +130,27 @@ fn predicted(
     variable: &str,
     measured: &[&Measured],
 ) -> Vec<Series> {
-    let mut series: Vec<Series> = Vec::new();
-    for group in measured.chunk_by(|a, b| a.values == b.values) {
-        let Some(x) = value(group[0], variable).and_then(number) else { continue };
-        let Some(y) = equation.predict(&group[0].values) else { continue };
-        let others = group[0].values.iter().filter(|(name, _)| name != variable);
-        let others: Vec<String> = others.map(|(k, v)| format!("{k} {v}")).collect();
-        let name = format!("{name}, {}", others.join(", "));
-        match series.iter_mut().find(|known| known.name == name) {
-            Some(known) => known.points.push((x, y)),
-            None => series.push(Series::published(name, vec![(x, y)])),
-        }
-    }
-    if series.windows(2).all(|pair| pair[0].points == pair[1].points) {
-        series.truncate(1);
-        series.iter_mut().for_each(|one| one.name = name.to_owned());
-    }
-    series
+    let mut points = measured.to_vec();
+    points.dedup_by_key(|run| &run.values);
+    let mut curves = curves(&points, variable, |run| equation.predict(&run.values));
+    let alike = curves.windows(2).all(|pair| pair[0].points == pair[1].points);
+    curves.truncate(if alike { 1 } else { usize::MAX });
+    let name = |curve: &Series| if alike { name.to_owned() } else { joined(name, &curve.name) };
+    curves.into_iter().map(|curve| Series::published(name(&curve), curve.points)).collect()
 }
 
-/// The flows' throughput over time in the first of the runs.
-fn over_time(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
-    let Some(report) = measured.first().map(|run| &run.report) else {
-        return Figure::from(Chart { title: chart.title.clone(), ..Chart::default() });
-    };
+fn joined(name: &str, label: &str) -> String {
+    if label.is_empty() { name.to_owned() } else { format!("{name}, {label}") }
+}
+
+/// The axis of what is measured.
+fn values_axis(chart: &ChartSpec, label: String) -> Axis {
+    let scale = if chart.log { Scale::Log } else { Scale::Linear };
+    Axis { label, unit: chart.unit.clone(), scale, range: chart.range }
+}
+
+/// The flows' throughput over time in one run.
+fn over_time(chart: &ChartSpec, report: &Report) -> Figure {
     let curve = |flow: &FlowReport| {
         let series = if chart.arrivals { &flow.arrivals } else { &flow.series };
         Series::line(&*flow.name, samples(report, flow, series))
@@ -248,20 +178,4 @@ fn samples(report: &Report, flow: &FlowReport, series: &[f64]) -> Vec<(f64, f64)
     };
     let at = |index: usize| (index as f64 + 0.5) * report.sample_s;
     series.iter().enumerate().map(|(index, y)| (at(index), y * factor)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::chart::Scale;
-
-    #[test]
-    fn an_axis_shows_all_values_zero_and_negative_ones_too() {
-        let scale = |values: &[&str]| axis("x", values).scale;
-        assert_eq!(scale(&["10us", "1ms", "1s"]), Scale::Log);
-        assert_eq!(scale(&["1M", "20M"]), Scale::Linear);
-        assert_eq!(scale(&["-0.8", "0.2", "8"]), Scale::Linear);
-        assert_eq!(scale(&["0", "0.1", "100"]), Scale::Linear);
-        assert_eq!(scale(&["bdp"]), Scale::Linear);
-    }
 }

@@ -6,7 +6,7 @@ use super::Runs;
 use super::data::{Against, Bounds, CheckSpec, Experiment, Numbers, Value, Version};
 use crate::report::{Check, Verdict};
 use crate::statistics::mean;
-use crate::sweep::Measured;
+use crate::sweep::{Measured, groups, label};
 
 /// Significant digits of what is told.
 const DIGITS: usize = 4;
@@ -81,20 +81,19 @@ fn points<'a>(
     other: &[Measured],
 ) -> Vec<Found<'a>> {
     let mut found = Vec::new();
-    for group in measured.chunk_by(|a, b| a.values == b.values) {
-        let values = group[0].values.as_slice();
+    for runs in groups(measured) {
+        let values = runs[0].values.as_slice();
         if !matches(&check.only, values) {
             continue;
         }
-        let mut value = average(check, group);
+        let mut value = average(check, runs);
         if let Some(against) = &check.against {
             let there = average(check, counterpart(values, against, other));
             value = if there == 0.0 { f64::NAN } else { value / there };
         }
         let expected = match (&check.by, &check.equation) {
             (Some(by), _) => {
-                let value = values.iter().find(|(name, _)| name == by).map(|(_, value)| value);
-                match value.and_then(|value| each?.get(value)) {
+                match runs[0].value(by).and_then(|value| each?.get(value)) {
                     // A point of which nothing was published.
                     None => continue,
                     Some(expected) => Some(*expected),
@@ -118,10 +117,9 @@ fn spread(found: &[Found<'_>]) -> Option<Found<'static>> {
 }
 
 /// The mean of the measurement over the seeds; no number unless each of them has one.
-fn average(check: &CheckSpec, group: &[Measured]) -> f64 {
-    let value = |run: &Measured| check.metric.of(&run.report).unwrap_or(f64::NAN);
-    let sample: Vec<f64> = group.iter().map(value).collect();
-    mean(&sample).unwrap_or(f64::NAN)
+fn average(check: &CheckSpec, runs: &[Measured]) -> f64 {
+    let sample = check.metric.sample(runs);
+    mean(&sample).filter(|_| sample.len() == runs.len()).unwrap_or(f64::NAN)
 }
 
 /// The runs at the point that the one with these values is to be compared with; none if there is no
@@ -138,8 +136,7 @@ fn counterpart<'a>(
     let same = |run: &Measured| {
         run.values.iter().all(|(name, value)| wanted(name).is_none_or(|wanted| wanted == value))
     };
-    let mut groups = measured.chunk_by(|a, b| a.values == b.values);
-    groups.find(|group| same(&group[0])).unwrap_or_default()
+    groups(measured).find(|runs| same(&runs[0])).unwrap_or_default()
 }
 
 fn verdict<'a>(check: &'a CheckSpec, found: &Found<'_>) -> (Verdict, Option<&'a str>) {
@@ -209,17 +206,13 @@ fn tolerance(bounds: &Bounds) -> String {
 /// All values if they are few, else their range; and where it is not as expected.
 fn describe(found: &[Found<'_>], verdicts: &[(Verdict, Option<&str>)]) -> String {
     const MOST_SHOWN: usize = 12;
-    let place = |found: &Found<'_>| {
-        let values: Vec<String> = found.values.iter().map(|(k, v)| format!("{k} {v}")).collect();
-        values.join(", ")
-    };
     let shown = |found: &Found<'_>| {
         let value = significant(found.value);
         let value = match found.expected {
             Some(expected) => format!("{value} for {}", significant(expected)),
             None => value,
         };
-        if found.values.is_empty() { value } else { format!("{value} ({})", place(found)) }
+        if found.values.is_empty() { value } else { format!("{value} ({})", label(found.values)) }
     };
     let wrong = || {
         let wrong =
@@ -251,14 +244,11 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::metric::tests::report;
+    use crate::experiment::metric::tests::one_flow;
 
     /// Runs at `n` = 1, 2, … in which the flow has so many Mb/s; there is no flow where it is none.
     fn measured(rates: &[Option<f64>]) -> Vec<Measured> {
-        let report = report(
-            "duration = \"10ms\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"10M\"\n\
-             [[flow]]\nname = \"udt\"\nfrom = \"a\"\nto = \"b\"\n",
-        );
+        let report = one_flow();
         let run = |(index, rate): (usize, &Option<f64>)| {
             let mut report = report.clone();
             match rate {

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::equation::PACKET_BITS;
 use crate::statistics::mean;
+use crate::sweep::Measured;
 
 /// A measurement, as files name it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -107,6 +108,11 @@ impl TryFrom<String> for Metric {
 }
 
 impl Metric {
+    /// Its values for the runs that have one.
+    pub(super) fn sample<'a>(&self, runs: impl IntoIterator<Item = &'a Measured>) -> Vec<f64> {
+        runs.into_iter().filter_map(|run| self.of(&run.report)).collect()
+    }
+
     /// The beginnings of the names of flows, and the link, that it is about.
     pub(super) fn refers_to(&self) -> (Vec<&str>, Option<&str>) {
         match &self.what {
@@ -194,13 +200,13 @@ fn lost(flows: &[&FlowReport]) -> f64 {
 }
 
 /// Share of the flows' data packets that were lost; none if none were sent.
-fn loss(flows: &[&FlowReport]) -> Option<f64> {
+pub(crate) fn loss(flows: &[&FlowReport]) -> Option<f64> {
     let sent: u64 = flows.iter().map(|flow| flow.packets_sent).sum();
     (sent > 0).then(|| lost(flows) / sent as f64)
 }
 
 /// Mean of the flows' smoothed round-trip times, milliseconds.
-fn mean_rtt(flows: &[&FlowReport]) -> Option<f64> {
+pub(crate) fn mean_rtt(flows: &[&FlowReport]) -> Option<f64> {
     let means: Vec<f64> = flows.iter().filter_map(|flow| Some(flow.rtt_ms?.mean)).collect();
     mean(&means)
 }
@@ -287,11 +293,18 @@ fn response(report: &Report, rate: f64, share: f64, rises: bool) -> Option<f64> 
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    /// Of a scenario that is simulated.
-    pub(in crate::experiment) fn report(text: &str) -> Report {
+    /// What a moment of a scenario with one flow, `udt`, over one link, `l`, has measured.
+    pub(crate) fn one_flow() -> Report {
+        report(
+            "duration = \"100ms\"\n[[link]]\nname = \"l\"\nfrom = \"a\"\nto = \"b\"\n\
+             rate = \"10M\"\n[[flow]]\nname = \"udt\"\nfrom = \"a\"\nto = \"b\"\n",
+        )
+    }
+
+    fn report(text: &str) -> Report {
         let plan = farhaul_sim::Plan::parse(text, &[], None).expect("a plan");
         let mut run = plan.point(0).expect("a point").scenario.start();
         while run.step() {}
@@ -311,10 +324,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_flow_or_link_that_is_not_there_has_no_value() {
-        let report = report(
-            "duration = \"100ms\"\n[[link]]\nname = \"l\"\nfrom = \"a\"\nto = \"b\"\n\
-             rate = \"10M\"\n[[flow]]\nname = \"udt\"\nfrom = \"a\"\nto = \"b\"\n",
-        );
+        let report = one_flow();
         for name in ["flow:ud", "ratio:udt:tcp", "ratio:tcp:udt", "utilisation:x", "tracking:x"] {
             let value = Metric::try_from(name.to_owned()).ok().and_then(|m| m.of(&report));
             assert_eq!(value, None, "{name}");
