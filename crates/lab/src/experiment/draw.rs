@@ -12,20 +12,20 @@ use crate::statistics::mean;
 use crate::sweep::{Measured, RunColumn, axis, curves, summary, table};
 use crate::table::{Cell, Column, Table};
 
-/// All charts.
+/// All charts but those that have nothing to show in this version.
 pub(super) fn charts(experiment: &Experiment, runs: &Runs) -> Vec<Figure> {
     let draw = |chart: &ChartSpec| {
         let all = experiment.runs_of(chart.plan.as_ref(), runs).iter();
         let measured: Vec<&Measured> =
             all.filter(|run| matches(&chart.only, &run.values)).collect();
-        match (chart.kind, measured.first()) {
-            (_, None) => Figure::from(Chart { title: chart.title.clone(), ..Chart::default() }),
-            (ChartKind::Grid, _) => grid(chart, &measured),
-            (ChartKind::Curves, _) => over_variable(experiment, chart, &measured),
-            (ChartKind::Time, Some(first)) => over_time(chart, &first.report),
-        }
+        let first = measured.first()?;
+        Some(match chart.kind {
+            ChartKind::Grid => grid(chart, &measured),
+            ChartKind::Curves => over_variable(experiment, chart, &measured),
+            ChartKind::Time => over_time(chart, &first.report),
+        })
     };
-    experiment.chart.iter().map(draw).collect()
+    experiment.chart.iter().filter_map(draw).collect()
 }
 
 /// The experiment's tables; of each plan one with the usual measurements if it names none.
