@@ -1,9 +1,6 @@
 //! `farhaul lab`: published figures and tables, measured again.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
@@ -11,11 +8,11 @@ use farhaul_lab::experiment::{Experiment, Options, catalogue};
 use farhaul_lab::report::{self, Outcome, Verdict};
 use farhaul_lab::sweep;
 use farhaul_lab::table::{Cell, Column, Table};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::exit::{Failed, Usage, interrupted};
-use crate::{interrupt, output};
+use crate::output;
+use crate::progress::{self, Progress, stop_flag};
 
 /// Repeat published experiments and compare.
 #[derive(Subcommand, Debug)]
@@ -144,9 +141,7 @@ fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
 }
 
 fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    interrupt::on_interrupt(move || flag.store(true, Ordering::Relaxed));
+    let stop = stop_flag();
     let jobs = args.jobs.unwrap_or_else(sweep::processors);
     let options = Options { quick: args.quick, jobs, stop: &stop };
     let mut summary = Summary { outcomes: Vec::new(), files: Vec::new() };
@@ -159,23 +154,12 @@ fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
 }
 
 fn run_one(experiment: &Experiment, options: &Options<'_>) -> Result<Outcome> {
-    let bar = ProgressBar::new(1000);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}% {msg}") {
-        bar.set_style(style);
-    }
-    let shown = std::io::stderr().is_terminal();
-    let watch = |plan: &str, progress: sweep::Progress| {
-        if shown {
-            let (ended, all) = progress.runs;
-            bar.set_position((progress.share * 1000.0) as u64);
-            bar.set_message(format!(
-                "{} {plan}: {ended}/{all} runs, {:.1} times real time",
-                experiment.id, progress.speed_up
-            ));
-        }
+    let shown = Progress::new();
+    let watch = |plan: &str, now: sweep::Progress| {
+        shown.show(now.share, || format!("{} {plan}: {}", experiment.id, progress::line(now)));
     };
     let outcome = experiment.run(options, &watch);
-    bar.finish_and_clear();
+    drop(shown);
     outcome.map_err(|message| anyhow!("{}: {message}", experiment.id))?.ok_or(interrupted().into())
 }
 

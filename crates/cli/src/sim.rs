@@ -2,7 +2,6 @@
 
 mod figure;
 mod fuzz;
-mod progress;
 mod show;
 mod trace;
 
@@ -17,9 +16,9 @@ use farhaul_lab::table::Table;
 use farhaul_sim::Plan;
 use serde::Serialize;
 
-use self::progress::Progress;
 use crate::exit::{Failed, Usage, interrupted};
 use crate::output;
+use crate::progress::{Progress, stop_flag};
 
 /// Simulate networks: the engine as it is, in virtual time.
 #[derive(Subcommand, Debug)]
@@ -196,7 +195,7 @@ fn simulate(args: &RunArgs) -> Result<()> {
 
 /// Runs `points` with a bar or a line of progress now and then, on standard error.
 pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measured>> {
-    let stop = progress::stop_flag();
+    let stop = stop_flag();
     let shown = Progress::new();
     let measured = sweep::run(plan, points, jobs, &|progress| shown.show_sweep(progress), &stop);
     measured.ok_or_else(|| interrupted().into())
