@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::number::{list_or_nan, pairs_or_nan};
+use crate::number::{list_or_nan, pairs_or_nan, titled};
 use crate::table::{Cell, Column, Table};
 
 mod canvas;
@@ -183,7 +183,7 @@ impl Axis {
 
     /// `throughput (b/s)`.
     fn title(&self) -> String {
-        ticks::titled(&self.label, &self.unit)
+        titled(&self.label, &self.unit)
     }
 
     fn column(&self) -> Column {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::number::{or_nan, significant, with_interval};
+use crate::number::{or_nan, significant, titled, with_interval};
 use crate::statistics::{Interval, interval_95, mean};
 use crate::xml::escape;
 
@@ -59,11 +59,7 @@ impl Column {
     }
 
     fn heading(&self) -> String {
-        match (self.name.as_str(), self.unit.as_str()) {
-            (name, "") => name.to_owned(),
-            ("", unit) => unit.to_owned(),
-            (name, unit) => format!("{name} ({unit})"),
-        }
+        titled(&self.name, &self.unit)
     }
 }
 

@@ -14,6 +14,8 @@ const AMONG: f64 = 190.0;
 const ROW: f64 = 23.0;
 /// Height of a line of small text.
 const LINE: f64 = 17.0;
+/// Room for a line of an upright title.
+pub const UPRIGHT_LINE: f64 = 19.0;
 /// What labels of horizontal references may take on the right.
 const REFERENCE_ROOM: f64 = 130.0;
 const SAMPLE: f64 = 34.0;
@@ -157,10 +159,15 @@ pub fn finish(mut canvas: Canvas, height: f64) -> Canvas {
     canvas
 }
 
-fn left_of(ticks: &Ticks, height: f64) -> f64 {
-    let widest = ticks.major.iter().map(|(_, text)| TICK.width(text)).fold(0.0, f64::max);
+/// Where a field of that height begins, behind the numbers and the name beside it.
+pub fn left_of(ticks: &Ticks, height: f64) -> f64 {
     let lines = LABEL.wrap(&ticks.title, height).len();
-    MARGIN + lines as f64 * (LINE + 2.0) + widest + 14.0
+    MARGIN + lines as f64 * UPRIGHT_LINE + widest(ticks) + 14.0
+}
+
+/// Width of the widest number.
+pub fn widest(ticks: &Ticks) -> f64 {
+    ticks.major.iter().map(|(_, text)| TICK.width(text)).fold(0.0, f64::max)
 }
 
 fn right_of(chart: &Chart) -> f64 {
@@ -274,7 +281,7 @@ pub fn draw_beside(canvas: &mut Canvas, ticks: &Ticks, place: impl Fn(f64) -> f6
     }
     let middle = (field.top + field.bottom) / 2.0;
     for (index, line) in LABEL.wrap(&ticks.title, field.height()).into_iter().enumerate() {
-        let x = MARGIN + index as f64 * (LINE + 2.0) + 10.0;
+        let x = MARGIN + index as f64 * UPRIGHT_LINE + 10.0;
         canvas.text((x, middle), line, LABEL.anchor(Anchor::Middle).upwards());
     }
 }

@@ -1,7 +1,7 @@
 //! What an axis spans and which of its numbers are written.
 
 use super::{Axis, Scale};
-use crate::number::{exponent, fixed, significant};
+use crate::number::{exponent, fixed, significant, titled};
 
 /// From where to where an axis reaches.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,7 +133,8 @@ impl Span {
             let step = step((self.high - self.low) / room.clamp(2, 5) as f64);
             written = self.multiples(step).filter(|value| *value > 0.0).collect();
         }
-        let title = if axis.unit == "s" { axis.label.clone() } else { axis.title() };
+        let title =
+            if axis.unit == "s" { axis.label.clone() } else { titled(&axis.label, &axis.unit) };
         let major = written.into_iter().map(|v| (v, written_alone(v, &axis.unit))).collect();
         Ticks { major, minor, title }
     }
@@ -186,15 +187,6 @@ fn power_of_ten(power: i32) -> f64 {
 /// Whether `unit` takes prefixes.
 pub fn is_base(unit: &str) -> bool {
     matches!(unit, "s" | "b/s" | "bit/s" | "B" | "B/s" | "Hz")
-}
-
-/// `throughput (Mb/s)`.
-pub fn titled(label: &str, unit: &str) -> String {
-    match (label, unit) {
-        (label, "") => label.to_owned(),
-        ("", unit) => unit.to_owned(),
-        (label, unit) => format!("{label} ({unit})"),
-    }
 }
 
 /// The power of ten of the prefix that suits `value`. Seconds are not counted in thousands.
