@@ -19,7 +19,7 @@
 //!         Series::line("UDT", vec![(0.0, 0.0), (1.0, 7.2e8), (2.0, 9.4e8)]),
 //!         Series::published("published", vec![(0.0, 0.0), (2.0, 9.5e8)]),
 //!     ],
-//!     references: vec![Reference::horizontal(1e9, "link rate")],
+//!     references: vec![Reference::new(1e9, "link rate")],
 //!     ..Chart::default()
 //! });
 //! assert!(figure.svg().starts_with("<svg"));
