@@ -79,7 +79,8 @@ impl Span {
     }
 
     fn linear_ticks(&self, axis: &Axis, room: usize) -> Ticks {
-        let step = step((self.high - self.low) / room.max(2) as f64);
+        // A step of a third of the extent leaves two numbers at least.
+        let step = step((self.high - self.low) / room.max(3) as f64);
         let largest = self.low.abs().max(self.high.abs());
         let power = if is_base(&axis.unit) { prefix_power(largest, &axis.unit) } else { 0 };
         let factor = 10f64.powi(power);
@@ -127,7 +128,7 @@ impl Span {
                 }
             }
         }
-        if written.len() < 2 {
+        if written.len() < 2 || self.high / self.low < 10.0 {
             // Less than a decade: numbers as on a linear axis, where they lie on this one.
             minor.append(&mut written);
             let step = step((self.high - self.low) / room.clamp(2, 5) as f64);
@@ -254,6 +255,7 @@ mod tests {
         assert_eq!(texts(&axis, &[], 2), ["0.0", "0.5", "1.0"]);
         assert_eq!(texts(&axis, &[f64::NAN, f64::INFINITY], 2), ["0.0", "0.5", "1.0"]);
         assert_eq!(texts(&axis, &[0.0, 3e-6], 2), ["0", "2e-6"]);
+        assert_eq!(texts(&axis, &[1.0, 40.1], 1), ["0", "20", "40"]);
     }
 
     #[test]
@@ -292,6 +294,7 @@ mod tests {
         assert_eq!(texts(&rate, &[1e6, 5e7], 8), ["1M", "2M", "5M", "10M", "20M", "50M", "100M"]);
         // Less than a decade.
         assert_eq!(texts(&Axis::log("", ""), &[2.2, 4.4], 5), ["2.5", "3", "3.5", "4", "4.5"]);
+        assert_eq!(texts(&Axis::log("", ""), &[11.0, 42.0], 5), ["10", "20", "30", "40"]);
         // What has no logarithm is left out.
         assert_eq!(texts(&Axis::log("", ""), &[0.0, -1.0], 5), ["1", "2", "5", "10"]);
     }
