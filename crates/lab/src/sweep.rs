@@ -40,10 +40,13 @@ impl Measured {
     }
 }
 
-/// Variables with their values: `rate 1M, rtt 10ms`.
+/// Variables with their values: `rate 1M, rtt 10ms`. Of a case, its name says enough.
 pub fn label<'a>(values: impl IntoIterator<Item = &'a (String, String)>) -> String {
-    let texts = values.into_iter().map(|(name, value)| format!("{name} {value}"));
-    texts.collect::<Vec<_>>().join(", ")
+    let text = |(name, value): &(String, String)| match name.as_str() {
+        "case" => value.clone(),
+        _ => format!("{name} {value}"),
+    };
+    values.into_iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 /// The runs with the same values, which differ in their seeds; `measured` is in the plan's order.

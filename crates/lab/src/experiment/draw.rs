@@ -89,18 +89,23 @@ fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
 
 fn over_variable(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     let variable = chart.x.as_deref().unwrap_or("");
+    let names: Vec<&str> = chart.value.iter().map(|metric| &*metric.name).collect();
+    let label = if chart.label.is_empty() { names.join(", ") } else { chart.label.clone() };
     let mut series = Vec::new();
     for metric in &chart.value {
         let mut found = curves(measured, variable, |run| metric.of(&run.report));
         for curve in &mut found {
-            if chart.value.len() > 1 || curve.name.is_empty() {
+            if chart.value.len() > 1 {
                 curve.name = joined(&metric.name.replace(':', " "), &curve.name);
+            } else if curve.name.is_empty() {
+                curve.name.clone_from(&label);
             }
         }
         series.append(&mut found);
     }
+    let mut others = Vec::new();
     for published in &chart.published {
-        series.extend(match published.equation {
+        others.extend(match published.equation {
             None => {
                 let numbers = experiment.numbers(published.each.as_ref()).into_iter().flatten();
                 let mut points: Vec<(f64, f64)> =
@@ -111,8 +116,11 @@ fn over_variable(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measur
             Some(equation) => predicted(&published.name, equation, variable, measured),
         });
     }
-    let names: Vec<&str> = chart.value.iter().map(|metric| &*metric.name).collect();
-    let label = if chart.label.is_empty() { names.join(", ") } else { chart.label.clone() };
+    if others.len() == series.len() {
+        // In pairs: what is published has the colour of what is measured.
+        others = others.into_iter().enumerate().map(|(n, other)| other.in_colour(n)).collect();
+    }
+    series.append(&mut others);
     Figure::from(Chart {
         title: chart.title.clone(),
         x: axis(variable, measured),
@@ -151,16 +159,21 @@ fn values_axis(chart: &ChartSpec, label: String) -> Axis {
 
 /// The flows' throughput over time in one run.
 fn over_time(chart: &ChartSpec, report: &Report) -> Figure {
-    let curve = |flow: &FlowReport| {
-        let series = if chart.arrivals { &flow.arrivals } else { &flow.series };
-        Series::line(&*flow.name, samples(report, flow, series))
-    };
-    let panel = |title: String, prefix: &str| Chart {
-        title,
-        x: Axis::linear("time", "s"),
-        y: Axis::linear("throughput", "b/s"),
-        series: report.flows.iter().filter(|f| f.name.starts_with(prefix)).map(curve).collect(),
-        ..Chart::default()
+    let panel = |title: String, prefix: &str| {
+        let curve = |flow: &FlowReport| {
+            let series = if chart.arrivals { &flow.arrivals } else { &flow.series };
+            // What the title says the legend need not say again.
+            let name = if flow.name == title { "" } else { &flow.name };
+            Series::line(name, samples(report, flow, series))
+        };
+        let flows = report.flows.iter().filter(|flow| flow.name.starts_with(prefix));
+        Chart {
+            x: Axis::linear("time", "s"),
+            y: Axis::linear("throughput", "b/s"),
+            series: flows.map(curve).collect(),
+            title,
+            ..Chart::default()
+        }
     };
     if chart.panels.is_empty() {
         return Figure::from(panel(chart.title.clone(), ""));
@@ -178,4 +191,63 @@ fn samples(report: &Report, flow: &FlowReport, series: &[f64]) -> Vec<(f64, f64)
     };
     let at = |index: usize| (index as f64 + 0.5) * report.sample_s;
     series.iter().enumerate().map(|(index, y)| (at(index), y * factor)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::metric::tests::one_flow;
+
+    const FILE: &str = r#"
+id = "x"
+source = "s"
+title = "t"
+shows = "what"
+minutes = 1
+[published]
+rates = { 2M = 2, 1M = 1 }
+
+[[plan]]
+name = "main"
+
+[[chart]]
+kind = "curves"
+title = "pairs"
+x = "rate"
+value = ["flow:udt"]
+label = "throughput"
+published = [{ name = "published", each = "rates" }]
+
+[[chart]]
+kind = "curves"
+title = "more than one to one"
+x = "rate"
+value = ["packets", "share"]
+published = [{ name = "published", each = "rates" }]
+
+[[chart]]
+kind = "time"
+title = "not in this version"
+where = { rate = "3M" }
+"#;
+
+    #[test]
+    fn charts_of_a_sweep() {
+        let run = |(point, rate): (usize, &str)| {
+            let values = vec![("rate".to_owned(), rate.to_owned())];
+            Measured { point: point as u64, values, report: one_flow() }
+        };
+        let runs = ["1M", "2M"].into_iter().enumerate().map(run).collect();
+        let runs = Runs::from([("main".to_owned(), runs)]);
+        let charts = charts(&Experiment::parse(FILE).expect("a file"), &runs);
+        let [Figure::Chart(pairs), Figure::Chart(more)] = charts.as_slice() else {
+            panic!("{charts:?}");
+        };
+        let names = |chart: &Chart| chart.series.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(pairs), ["throughput", "published"]);
+        assert_eq!(pairs.series[1].points, [(1e6, 1.0), (2e6, 2.0)]);
+        assert_eq!(pairs.series[1].colour, Some(0));
+        assert_eq!(names(more), ["packets", "share", "published"]);
+        assert_eq!(more.series[2].colour, None);
+    }
 }
