@@ -89,6 +89,9 @@ struct Listed {
 struct Summary {
     outcomes: Vec<Outcome>,
     files: Vec<PathBuf>,
+    /// The page about all outcomes, which is also among the files.
+    #[serde(skip)]
+    page: Option<PathBuf>,
 }
 
 /// Runs one of the commands.
@@ -144,7 +147,7 @@ fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
     let stop = stop_flag();
     let jobs = args.jobs.unwrap_or_else(sweep::processors);
     let options = Options { quick: args.quick, jobs, stop: &stop };
-    let mut summary = Summary { outcomes: Vec::new(), files: Vec::new() };
+    let mut summary = Summary { outcomes: Vec::new(), files: Vec::new(), page: None };
     for experiment in chosen {
         let outcome = run_one(experiment, &options)?;
         summary.files.extend(write(&outcome, &args.out)?);
@@ -188,7 +191,8 @@ fn make_report(args: &ReportArgs) -> Result<()> {
     let path = common.out.join("report.html");
     let page = report::page("Published and measured", &summary.outcomes);
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    summary.files.push(path);
+    summary.files.push(path.clone());
+    summary.page = Some(path);
     finish(summary, common)
 }
 
@@ -207,9 +211,7 @@ fn finish(summary: Summary, args: &CommonArgs) -> Result<()> {
             }
         }
         println!("{} files in {}", summary.files.len(), args.out.display());
-        if let Some(page) =
-            summary.files.last().filter(|f| f.extension().is_some_and(|e| e == "html"))
-        {
+        if let Some(page) = &summary.page {
             println!("page: {}", page.display());
         }
     })?;

@@ -16,7 +16,7 @@ use farhaul_lab::table::Table;
 use farhaul_sim::Plan;
 use serde::Serialize;
 
-use crate::exit::{Failed, Usage, interrupted};
+use crate::exit::{Usage, interrupted};
 use crate::output;
 use crate::progress::{Progress, stop_flag};
 
@@ -43,7 +43,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Where to draw, as .svg or .png; NAME.svg if not given
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = plot_file)]
     plot: Option<PathBuf>,
     /// Do not draw
     #[arg(long, conflicts_with = "plot")]
@@ -201,14 +201,16 @@ pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measur
     measured.ok_or_else(|| interrupted().into())
 }
 
+fn plot_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let known = path.extension().is_some_and(|ending| ending == "svg" || ending == "png");
+    if known { Ok(path) } else { Err("a plot is a .svg or a .png".into()) }
+}
+
 fn write_figure(path: &Path, figure: &farhaul_lab::chart::Figure) -> Result<()> {
-    let bytes = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("svg") => figure.svg().into_bytes(),
+    let bytes = match path.extension().and_then(|ending| ending.to_str()) {
         Some("png") => figure.png(),
-        _ => {
-            let message = format!("{}: a plot is a .svg or a .png", path.display());
-            return Err(Usage(message).into());
-        }
+        _ => figure.svg().into_bytes(),
     };
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -279,8 +281,8 @@ fn gather(args: &GatherArgs) -> Result<()> {
     }
     measured.sort_by_key(|measured| measured.point);
     if measured.windows(2).any(|pair| pair[0].point == pair[1].point) {
-        let message = "a point is there twice: gather the results of one sweep".into();
-        return Err(Failed { code: 2, message }.into());
+        let message = "a point is there twice: gather the results of one sweep";
+        return Err(Usage(message.into()).into());
     }
     let title = || measured.first().map_or(String::new(), |first| first.report.title.clone());
     let name = args.name.clone().unwrap_or_else(title);
