@@ -1,12 +1,17 @@
-//! The laboratory's figures, tables, statistics and reports.
+//! The laboratory: published experiments run again, and what they have shown.
 //!
-//! Plain data goes in, pictures and pages come out, the same bytes for the same data on every
-//! machine: nothing is read from the system, no font either.
-//!
+//! - [`experiment`]: experiments as files of data, run and judged;
+//! - [`sweep`]: runs all points of a plan on all processors, and makes tables and curves of them;
+//! - [`relay`]: runs a plan on real sockets;
+//! - [`quantity`]: values of scenarios as numbers;
+//! - [`statistics`]: means and intervals of confidence;
 //! - [`chart`]: curves, heat maps and panels as SVG and PNG;
-//! - [`table`]: tables as text, CSV, JSON and HTML;
-//! - [`statistics`]: means, intervals of confidence, percentiles;
+//! - [`table`]: tables as text, CSV and HTML;
 //! - [`report`]: what an experiment has shown, its files and the page about all of them.
+//!
+//! Pictures, tables and pages are the same bytes for the same data on every machine: nothing is read
+//! from the system, no font either. So are the results of simulations, but for the wall time that
+//! they took; those on real sockets are not.
 //!
 //! ```
 //! use farhaul_lab::chart::{Axis, Chart, Figure, Reference, Series};

@@ -30,7 +30,7 @@ pub struct Real {
     pub notes: Vec<String>,
 }
 
-/// What the relay is to do, and for how long.
+/// What the path does, and what both ends are told.
 #[derive(Clone, Debug)]
 struct Task {
     links: [LinkConfig; 2],
@@ -38,7 +38,7 @@ struct Task {
     mss: u32,
 }
 
-/// What a direction of the relay has counted until some moment.
+/// What the relay has counted until some moment: there and back.
 type Counted = [DirectionStats; 2];
 
 /// Runs each point of the plan `repeats` times, one after the other, and gives of each the run of

@@ -56,7 +56,7 @@ pub struct Check {
     pub tolerance: String,
     /// Whether they agree.
     pub verdict: Verdict,
-    /// Why they do not; may be empty if they do.
+    /// Why the tolerance is what it is, and why what is out of it is; may be empty.
     pub reason: String,
 }
 
