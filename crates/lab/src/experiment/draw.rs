@@ -3,7 +3,7 @@
 use farhaul_sim::{FlowReport, Report};
 
 use super::Runs;
-use super::data::{ChartKind, ChartSpec, ColumnSpec, Experiment, TableSpec};
+use super::data::{ChartKind, ChartSpec, ColumnSpec, Experiment, PlanSpec, TableSpec};
 use super::equation::Equation;
 use super::judge::matches;
 use crate::chart::{Axis, Chart, Figure, Grid, Panels, Scale, Series};
@@ -31,8 +31,12 @@ pub(super) fn charts(experiment: &Experiment, runs: &Runs) -> Vec<Figure> {
 /// The experiment's tables; of each plan one with the usual measurements if it names none.
 pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Vec<Table> {
     if experiment.table.is_empty() {
-        let plans = experiment.plan.iter();
-        return plans.map(|plan| summary(&plan.name, &runs[&plan.name])).collect();
+        let alone = experiment.plan.len() == 1;
+        let usual = |plan: &PlanSpec| {
+            let title = if alone { &experiment.title } else { &plan.name };
+            summary(title, experiment.runs_of(Some(&plan.name), runs))
+        };
+        return experiment.plan.iter().map(usual).collect();
     }
     let draw = |spec: &TableSpec| {
         let columns = spec.columns.iter().flat_map(|column| columns(experiment, column));
