@@ -1,9 +1,6 @@
 //! `farhaul lab`: published figures and tables, measured again.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
@@ -11,11 +8,11 @@ use farhaul_lab::experiment::{Experiment, Options, catalogue};
 use farhaul_lab::report::{self, Outcome, Verdict};
 use farhaul_lab::sweep;
 use farhaul_lab::table::{Cell, Column, Table};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::exit::{Failed, Usage, interrupted};
-use crate::{interrupt, output};
+use crate::output;
+use crate::progress::{self, Progress, stop_flag};
 
 /// Repeat published experiments and compare.
 #[derive(Subcommand, Debug)]
@@ -50,7 +47,8 @@ pub struct RunArgs {
 
 /// Make one page of all experiments, published and measured side by side.
 ///
-/// Runs those that have no result in the folder yet.
+/// Runs those that have no result in the folder yet. A result of the reduced version counts with
+/// `--quick` only.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Run all of them again
@@ -91,6 +89,9 @@ struct Listed {
 struct Summary {
     outcomes: Vec<Outcome>,
     files: Vec<PathBuf>,
+    /// The page about all outcomes, which is also among the files.
+    #[serde(skip)]
+    page: Option<PathBuf>,
 }
 
 /// Runs one of the commands.
@@ -143,12 +144,10 @@ fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
 }
 
 fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    interrupt::on_interrupt(move || flag.store(true, Ordering::Relaxed));
+    let stop = stop_flag();
     let jobs = args.jobs.unwrap_or_else(sweep::processors);
     let options = Options { quick: args.quick, jobs, stop: &stop };
-    let mut summary = Summary { outcomes: Vec::new(), files: Vec::new() };
+    let mut summary = Summary { outcomes: Vec::new(), files: Vec::new(), page: None };
     for experiment in chosen {
         let outcome = run_one(experiment, &options)?;
         summary.files.extend(write(&outcome, &args.out)?);
@@ -158,23 +157,12 @@ fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
 }
 
 fn run_one(experiment: &Experiment, options: &Options<'_>) -> Result<Outcome> {
-    let bar = ProgressBar::new(1000);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}% {msg}") {
-        bar.set_style(style);
-    }
-    let shown = std::io::stderr().is_terminal();
-    let watch = |plan: &str, progress: sweep::Progress| {
-        if shown {
-            let (ended, all) = progress.runs;
-            bar.set_position((progress.share * 1000.0) as u64);
-            bar.set_message(format!(
-                "{} {plan}: {ended}/{all} runs, {:.1} times real time",
-                experiment.id, progress.speed_up
-            ));
-        }
+    let shown = Progress::new();
+    let watch = |plan: &str, now: sweep::Progress| {
+        shown.show(now.share, || format!("{} {plan}: {}", experiment.id, progress::line(now)));
     };
     let outcome = experiment.run(options, &watch);
-    bar.finish_and_clear();
+    drop(shown);
     outcome.map_err(|message| anyhow!("{}: {message}", experiment.id))?.ok_or(interrupted().into())
 }
 
@@ -186,7 +174,8 @@ fn make_report(args: &ReportArgs) -> Result<()> {
     let common = &args.common;
     let stored = |experiment: &Experiment| {
         let path = common.out.join(format!("{}.json", experiment.id));
-        Outcome::read(&path).ok().filter(|_| !args.rerun)
+        let fits = |outcome: &Outcome| !args.rerun && (common.quick || !outcome.quick);
+        Outcome::read(&path).ok().filter(fits)
     };
     let (mut outcomes, mut missing) = (Vec::new(), Vec::new());
     for experiment in catalogue() {
@@ -202,7 +191,8 @@ fn make_report(args: &ReportArgs) -> Result<()> {
     let path = common.out.join("report.html");
     let page = report::page("Published and measured", &summary.outcomes);
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    summary.files.push(path);
+    summary.files.push(path.clone());
+    summary.page = Some(path);
     finish(summary, common)
 }
 
@@ -221,9 +211,7 @@ fn finish(summary: Summary, args: &CommonArgs) -> Result<()> {
             }
         }
         println!("{} files in {}", summary.files.len(), args.out.display());
-        if let Some(page) =
-            summary.files.last().filter(|f| f.extension().is_some_and(|e| e == "html"))
-        {
+        if let Some(page) = &summary.page {
             println!("page: {}", page.display());
         }
     })?;

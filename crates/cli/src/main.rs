@@ -8,6 +8,7 @@ mod lab;
 mod output;
 mod perf;
 mod pipe;
+mod progress;
 mod sim;
 mod transfer;
 mod transport;

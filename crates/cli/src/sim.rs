@@ -2,7 +2,6 @@
 
 mod figure;
 mod fuzz;
-mod progress;
 mod show;
 mod trace;
 
@@ -17,9 +16,9 @@ use farhaul_lab::table::Table;
 use farhaul_sim::Plan;
 use serde::Serialize;
 
-use self::progress::Progress;
-use crate::exit::{Failed, Usage, interrupted};
+use crate::exit::{Usage, interrupted};
 use crate::output;
+use crate::progress::{Progress, stop_flag};
 
 /// Simulate networks: the engine as it is, in virtual time.
 #[derive(Subcommand, Debug)]
@@ -44,7 +43,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Where to draw, as .svg or .png; NAME.svg if not given
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = plot_file)]
     plot: Option<PathBuf>,
     /// Do not draw
     #[arg(long, conflicts_with = "plot")]
@@ -196,20 +195,22 @@ fn simulate(args: &RunArgs) -> Result<()> {
 
 /// Runs `points` with a bar or a line of progress now and then, on standard error.
 pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measured>> {
-    let stop = progress::stop_flag();
+    let stop = stop_flag();
     let shown = Progress::new();
     let measured = sweep::run(plan, points, jobs, &|progress| shown.show_sweep(progress), &stop);
     measured.ok_or_else(|| interrupted().into())
 }
 
+fn plot_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let known = path.extension().is_some_and(|ending| ending == "svg" || ending == "png");
+    if known { Ok(path) } else { Err("a plot is a .svg or a .png".into()) }
+}
+
 fn write_figure(path: &Path, figure: &farhaul_lab::chart::Figure) -> Result<()> {
-    let bytes = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("svg") => figure.svg().into_bytes(),
+    let bytes = match path.extension().and_then(|ending| ending.to_str()) {
         Some("png") => figure.png(),
-        _ => {
-            let message = format!("{}: a plot is a .svg or a .png", path.display());
-            return Err(Usage(message).into());
-        }
+        _ => figure.svg().into_bytes(),
     };
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -280,8 +281,8 @@ fn gather(args: &GatherArgs) -> Result<()> {
     }
     measured.sort_by_key(|measured| measured.point);
     if measured.windows(2).any(|pair| pair[0].point == pair[1].point) {
-        let message = "a point is there twice: gather the results of one sweep".into();
-        return Err(Failed { code: 2, message }.into());
+        let message = "a point is there twice: gather the results of one sweep";
+        return Err(Usage(message.into()).into());
     }
     let title = || measured.first().map_or(String::new(), |first| first.report.title.clone());
     let name = args.name.clone().unwrap_or_else(title);

@@ -199,10 +199,9 @@ pub fn send(args: &SendArgs) -> Result<()> {
     // Also after a failure: the peer is to hear of it. After a success it has everything and has said
     // so; it may even have closed first.
     let _ = connection.close();
-    if let Some(report) = report {
-        output::emit(args.json, &report, TransferReport::print)?;
-    }
-    result
+    let shown =
+        report.map_or(Ok(()), |report| output::emit(args.json, &report, TransferReport::print));
+    result.and(shown)
 }
 
 /// Runs `farhaul recv`.

@@ -159,6 +159,30 @@ fn the_port_is_taken() {
 }
 
 #[test]
+fn a_report_that_cannot_be_printed_does_not_hide_that_the_transfer_failed() {
+    // A file that has no size but contents fails, and the rest is sent.
+    let hiding = Path::new("/proc/self/status");
+    let Ok(full) = fs::OpenOptions::new().write(true).open("/dev/full") else {
+        skip!("no /dev/full");
+    };
+    if fs::metadata(hiding).map_or(true, |meta| meta.len() > 0) {
+        skip!("no procfs");
+    }
+    let into = tempfile::tempdir().expect("a directory");
+    let into = into.path().display().to_string();
+    let receiver =
+        Process::farhaul(&["recv", "--listen", "127.0.0.1:0", "--into", &into, "--once"]);
+    let addr = receiver.listening_at().to_string();
+    let mut sender = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    sender.args(["send", "--json", "/proc/self/status", &addr]).stdout(full);
+    let output = sender.output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("could not be moved"), "{errors}");
+    receiver.finish();
+}
+
+#[test]
 fn keys_of_the_perf_report() {
     let args = ["perf", "--listen", "127.0.0.1:0", "--once", "--json"];
     let listener = Process::farhaul(&args);

@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::number::{list_or_nan, pairs_or_nan};
-use crate::table::{Cell, Column, Table};
 
 mod canvas;
 mod font;
@@ -42,7 +41,7 @@ pub struct Chart {
     pub y: Axis,
     /// Curves, from the back to the front.
     pub series: Vec<Series>,
-    /// Limits and moments.
+    /// Limits.
     pub references: Vec<Reference>,
 }
 
@@ -100,31 +99,17 @@ pub enum Style {
     /// A line through the points.
     #[default]
     Line,
-    /// A mark at each point.
-    Points,
     /// A line, and marks; of very many points only some have one.
     Both,
 }
 
-/// A straight line across the picture.
+/// A limit: a line from left to right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
-    /// Where it lies on its axis.
+    /// Where it lies on the y axis.
     pub value: f64,
     /// What it is, written at its end.
     pub label: String,
-    /// Whether it runs from left to right, at a height, or upwards.
-    pub direction: Direction,
-}
-
-/// How a reference line runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// At a value of the y axis.
-    Horizontal,
-    /// At a value of the x axis.
-    Vertical,
 }
 
 /// Values over two quantities, each a coloured cell with its number: a surface seen from above.
@@ -180,26 +165,12 @@ impl Axis {
     pub fn between(self, low: f64, high: f64) -> Self {
         Axis { range: Some((low, high)), ..self }
     }
-
-    /// `throughput (b/s)`.
-    fn title(&self) -> String {
-        ticks::titled(&self.label, &self.unit)
-    }
-
-    fn column(&self) -> Column {
-        Column::new(self.label.clone(), self.unit.clone())
-    }
 }
 
 impl Series {
     /// A line through `points`.
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Series { name: name.into(), points, ..Series::default() }
-    }
-
-    /// Marks at `points`.
-    pub fn points(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Series { style: Style::Points, ..Series::line(name, points) }
     }
 
     /// A line with marks.
@@ -224,14 +195,9 @@ impl Series {
 }
 
 impl Reference {
-    /// A limit: a line from left to right at `value` of the y axis.
-    pub fn horizontal(value: f64, label: impl Into<String>) -> Self {
-        Reference { value, label: label.into(), direction: Direction::Horizontal }
-    }
-
-    /// A moment: a line upwards at `value` of the x axis.
-    pub fn vertical(value: f64, label: impl Into<String>) -> Self {
-        Reference { value, label: label.into(), direction: Direction::Vertical }
+    /// A limit at `value` of the y axis.
+    pub fn new(value: f64, label: impl Into<String>) -> Self {
+        Reference { value, label: label.into() }
     }
 }
 
@@ -273,15 +239,6 @@ impl Figure {
         png::file(&self.canvas())
     }
 
-    /// The numbers behind the picture, a row a point.
-    pub fn table(&self) -> Table {
-        match self {
-            Figure::Chart(chart) => points(&chart.title, std::slice::from_ref(chart)),
-            Figure::Panels(panels) => points(&panels.title, &panels.charts),
-            Figure::Grid(grid) => cells(grid),
-        }
-    }
-
     fn canvas(&self) -> canvas::Canvas {
         match self {
             Figure::Chart(chart) => panel::chart(chart),
@@ -289,57 +246,6 @@ impl Figure {
             Figure::Panels(panels) => panel::panels(panels),
         }
     }
-}
-
-fn points(title: &str, charts: &[Chart]) -> Table {
-    let errors = charts.iter().flat_map(|chart| &chart.series).any(|s| !s.errors.is_empty());
-    let several = charts.len() > 1;
-    let axes = charts.first().map(|chart| (&chart.x, &chart.y)).into_iter();
-    let mut columns = Vec::new();
-    if several {
-        columns.push(Column::new("panel", ""));
-    }
-    columns.push(Column::new("series", ""));
-    for (x, y) in axes {
-        columns.push(x.column());
-        // Panels have axes of their own; the panel's name tells which.
-        columns.push(if several { Column::new("value", "") } else { y.column() });
-    }
-    let mut rows = Vec::new();
-    for chart in charts {
-        for series in &chart.series {
-            for (index, &(x, y)) in series.points.iter().enumerate() {
-                let mut row = Vec::new();
-                if several {
-                    row.push(Cell::from(if chart.title.is_empty() {
-                        chart.y.title()
-                    } else {
-                        chart.title.clone()
-                    }));
-                }
-                row.push(Cell::from(series.name.clone()));
-                row.push(Cell::from(x));
-                row.push(match series.errors.get(index) {
-                    Some(&half_width) if errors => Cell::WithInterval { mean: y, half_width },
-                    _ => Cell::from(y),
-                });
-                rows.push(row);
-            }
-        }
-    }
-    Table { title: title.to_owned(), columns, rows }
-}
-
-fn cells(grid: &Grid) -> Table {
-    let columns = vec![grid.x.column(), grid.y.column(), grid.value.column()];
-    let mut rows = Vec::new();
-    for (row, &y) in grid.ys.iter().enumerate() {
-        for (column, &x) in grid.xs.iter().enumerate() {
-            let value = grid.cell(column, row).map_or(Cell::Missing, Cell::from);
-            rows.push(vec![Cell::from(x), Cell::from(y), value]);
-        }
-    }
-    Table { title: grid.title.clone(), columns, rows }
 }
 
 impl Grid {

@@ -7,6 +7,7 @@
 //! | `data.rs` | the file: its keys |
 //! | `metric.rs` | measurements by name |
 //! | `equation.rs` | what the source's equations predict |
+//! | `well_formed.rs` | what may be wrong with a file |
 //! | `judge.rs` | expectations held against measurements |
 //! | `draw.rs` | charts and tables of measurements |
 //! | `catalogue.rs` | all experiments |
@@ -16,15 +17,15 @@ mod data;
 mod draw;
 mod equation;
 mod judge;
-mod metric;
+pub(crate) mod metric;
+mod well_formed;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use farhaul_sim::Plan;
-
 pub use catalogue::catalogue;
+use data::Version;
 pub use data::{Experiment, Ground};
 
 use crate::relay;
@@ -53,17 +54,18 @@ impl Experiment {
     /// come.
     ///
     /// # Errors
-    /// What is wrong with the experiment's file; none in the catalogue, which is tested.
+    /// What is wrong with a plan, which in the catalogue is tested; or the system refuses sockets.
     pub fn run(
         &self,
         options: &Options<'_>,
         watch: &(dyn Fn(&str, Progress) + Sync),
     ) -> Result<Option<Outcome>, String> {
         let began = Instant::now();
+        let version = if options.quick { Version::Reduced } else { Version::Full };
         let mut runs = Runs::new();
         let mut notes = self.notes.clone();
         for spec in &self.plan {
-            let plan = self.read_plan(spec, options.quick)?;
+            let plan = self.read_plan(spec, version)?;
             let watch = |progress| watch(&spec.name, progress);
             let measured = match spec.on {
                 Ground::Simulator => {
@@ -95,29 +97,24 @@ impl Experiment {
             source: self.source.clone(),
             title: self.title.clone(),
             shows: self.shows.trim().to_owned(),
-            charts: draw::charts(self, &runs)?,
-            tables: draw::tables(self, &runs)?,
-            checks: judge::checks(self, &runs, options.quick)?,
+            charts: draw::charts(self, &runs),
+            tables: draw::tables(self, &runs),
+            checks: judge::checks(self, &runs, version),
             notes,
+            quick: options.quick,
             command: format!("farhaul lab run {}{quick}", self.id),
             seconds: began.elapsed().as_secs_f64(),
         }))
     }
 
-    /// All that is wrong with the file, without running it.
+    /// Whether the file is well-formed, in both versions, as far as can be told without running it:
+    /// what it names is there, and each check has something to judge by.
     ///
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), String> {
-        for spec in &self.plan {
-            let plan: Plan = self.read_plan(spec, false)?;
-            self.read_plan(spec, true)?;
-            let point = plan.point(0).map_err(|problems| problems.to_string())?;
-            if spec.on == Ground::Relay {
-                relay::check(&point.scenario)?;
-            }
-        }
-        judge::well_formed(self)?;
-        draw::well_formed(self)
+        [Version::Full, Version::Reduced]
+            .into_iter()
+            .try_for_each(|version| well_formed::check(self, version))
     }
 }

@@ -1,12 +1,17 @@
-//! The laboratory's figures, tables, statistics and reports.
+//! The laboratory: published experiments run again, and what they have shown.
 //!
-//! Plain data goes in, pictures and pages come out, the same bytes for the same data on every
-//! machine: nothing is read from the system, no font either.
-//!
+//! - [`experiment`]: experiments as files of data, run and judged;
+//! - [`sweep`]: runs all points of a plan on all processors, and makes tables and curves of them;
+//! - [`relay`]: runs a plan on real sockets;
+//! - [`quantity`]: values of scenarios as numbers;
+//! - [`statistics`]: means and intervals of confidence;
 //! - [`chart`]: curves, heat maps and panels as SVG and PNG;
-//! - [`table`]: tables as text, CSV, JSON and HTML;
-//! - [`statistics`]: means, intervals of confidence, percentiles;
+//! - [`table`]: tables as text, CSV and HTML;
 //! - [`report`]: what an experiment has shown, its files and the page about all of them.
+//!
+//! Pictures, tables and pages are the same bytes for the same data on every machine: nothing is read
+//! from the system, no font either. So are the results of simulations, but for the wall time that
+//! they took; those on real sockets are not.
 //!
 //! ```
 //! use farhaul_lab::chart::{Axis, Chart, Figure, Reference, Series};
@@ -19,7 +24,7 @@
 //!         Series::line("UDT", vec![(0.0, 0.0), (1.0, 7.2e8), (2.0, 9.4e8)]),
 //!         Series::published("published", vec![(0.0, 0.0), (2.0, 9.5e8)]),
 //!     ],
-//!     references: vec![Reference::horizontal(1e9, "link rate")],
+//!     references: vec![Reference::new(1e9, "link rate")],
 //!     ..Chart::default()
 //! });
 //! assert!(figure.svg().starts_with("<svg"));

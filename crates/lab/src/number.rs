@@ -34,6 +34,15 @@ pub fn with_interval(mean: f64, half_width: f64) -> String {
     format!("{} ± {}", fixed(mean, decimals), fixed(half_width, decimals))
 }
 
+/// A quantity with its unit, either of which may be empty: `throughput (Mb/s)`.
+pub fn titled(name: &str, unit: &str) -> String {
+    match (name, unit) {
+        (name, "") => name.to_owned(),
+        ("", unit) => unit.to_owned(),
+        (name, unit) => format!("{name} ({unit})"),
+    }
+}
+
 /// `value` with so many decimals, never as a negative zero.
 pub fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");

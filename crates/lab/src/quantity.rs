@@ -15,9 +15,9 @@ pub fn number(text: &str) -> Option<f64> {
     probability.or_else(duration).or_else(rate).or_else(size).or_else(packets)
 }
 
-/// The base unit of a value of a scenario; empty for plain numbers and shares.
+/// The base unit of a value of a scenario; empty for plain numbers, shares and what is no number.
 pub fn unit(text: &str) -> &'static str {
-    if text.parse::<f64>().is_ok() || text.ends_with('%') {
+    if text.parse::<f64>().is_ok() || number(text).is_none() {
         ""
     } else if parse_duration(text).is_ok() {
         "s"
@@ -25,8 +25,10 @@ pub fn unit(text: &str) -> &'static str {
         "b/s"
     } else if text.ends_with('p') {
         "packets"
-    } else {
+    } else if parse_size(text).is_ok() {
         "B"
+    } else {
+        ""
     }
 }
 
@@ -43,6 +45,8 @@ mod tests {
         assert_eq!((number("1.5G"), unit("1.5G")), (Some(1.5e9), "b/s"));
         assert_eq!((number("64kB"), unit("64kB")), (Some(64e3), "B"));
         assert_eq!((number("100p"), unit("100p")), (Some(100.0), "packets"));
-        assert_eq!(number("udt"), None);
+        for text in ["udt", "bdp", "droptail", ""] {
+            assert_eq!((number(text), unit(text)), (None, ""), "{text}");
+        }
     }
 }

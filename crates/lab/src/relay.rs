@@ -12,7 +12,7 @@ use farhaul_link::{LinkConfig, QueueConfig};
 use farhaul_sim::{FlowReport, Indices, LinkReport, Plan, Protocol, Report, Scenario, Spread};
 use farhaul_wan::{DirectionStats, Relay, RelayConfig};
 
-use crate::sweep::{Measured, Progress};
+use crate::sweep::{Measured, Progress, label};
 
 /// Bytes that the sending application writes at once.
 const WRITE: usize = 1 << 18;
@@ -26,7 +26,7 @@ pub struct Real {
     pub notes: Vec<String>,
 }
 
-/// What the relay is to do, and for how long.
+/// What the path does, and what both ends are told.
 #[derive(Clone, Debug)]
 struct Task {
     links: [LinkConfig; 2],
@@ -34,7 +34,7 @@ struct Task {
     mss: u32,
 }
 
-/// What a direction of the relay has counted until some moment.
+/// What the relay has counted until some moment: there and back.
 type Counted = [DirectionStats; 2];
 
 /// Runs each point of the plan `repeats` times, one after the other, and gives of each the run of
@@ -90,8 +90,6 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
 
 /// How far the repeats of a point are apart, and how well the relay kept its times.
 fn note(runs: &[(Measured, Counted)]) -> String {
-    let values: Vec<String> =
-        runs[0].0.values.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let list = |of: &dyn Fn(&(Measured, Counted)) -> String| {
         runs.iter().map(of).collect::<Vec<_>>().join(", ")
     };
@@ -107,7 +105,7 @@ fn note(runs: &[(Measured, Counted)]) -> String {
     };
     format!(
         "{}: {throughput} Mb/s with {drops} drops; latest departure from the relay {late} ms late{missed}.",
-        values.join(", ")
+        label(&runs[0].0.values)
     )
 }
 

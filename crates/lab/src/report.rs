@@ -34,6 +34,8 @@ pub struct Outcome {
     pub checks: Vec<Check>,
     /// What else there is to know, a paragraph each.
     pub notes: Vec<String>,
+    /// Whether it is from the reduced version.
+    pub quick: bool,
     /// How to do it again.
     pub command: String,
     /// How long it took.
@@ -54,7 +56,7 @@ pub struct Check {
     pub tolerance: String,
     /// Whether they agree.
     pub verdict: Verdict,
-    /// Why they do not; may be empty if they do.
+    /// Why the tolerance is what it is, and why what is out of it is; may be empty.
     pub reason: String,
 }
 
@@ -120,8 +122,8 @@ impl Outcome {
     }
 
     /// Writes `ID.json`, for each chart `ID.svg` and `ID.png`, for each table `ID.csv`; those after
-    /// the first are `ID-2.svg` and so on. Without tables, `ID.csv` has the numbers behind the
-    /// charts. The folder is made if there is none. Returns what was written, `ID.json` first.
+    /// the first are `ID-2.svg` and so on. The folder is made if there is none. Returns what was
+    /// written, `ID.json` first.
     ///
     /// # Errors
     /// If the name is unfit for files, before anything is written, or if the system refuses.
@@ -140,11 +142,6 @@ impl Outcome {
         for (index, figure) in self.charts.iter().enumerate() {
             write(index, "svg", figure.svg().as_bytes())?;
             write(index, "png", &figure.png())?;
-        }
-        if self.tables.is_empty() {
-            for (index, figure) in self.charts.iter().enumerate() {
-                write(index, "csv", figure.table().csv().as_bytes())?;
-            }
         }
         for (index, table) in self.tables.iter().enumerate() {
             write(index, "csv", table.csv().as_bytes())?;
@@ -193,7 +190,7 @@ pub(crate) mod tests {
                 Series::both("measured", vec![(0.001, 1.0 / 3.0 * 1e9), (0.1, f64::NAN)])
                     .with_errors(vec![1e7, 0.0]),
             ],
-            references: vec![Reference::horizontal(1e9, "link")],
+            references: vec![Reference::new(1e9, "link")],
             ..Chart::default()
         };
         let grid = Grid {
@@ -233,6 +230,7 @@ pub(crate) mod tests {
                 },
             ],
             notes: vec!["A note.".into()],
+            quick: false,
             command: "farhaul lab run figure-4-2".into(),
             seconds: 12.5,
         }
@@ -272,11 +270,6 @@ pub(crate) mod tests {
         );
         let read = Outcome::read(&written[0]).unwrap();
         assert_eq!(read.json(), outcome().json());
-        let bare = Outcome { tables: Vec::new(), id: "bare".into(), ..outcome() };
-        let written = bare.write(&place).unwrap();
-        let csv = fs::read_to_string(&written[7]).unwrap();
-        assert!(csv.starts_with("series,RTT (s),throughput (b/s),± throughput (b/s)\r\n"), "{csv}");
-        assert!(csv.contains("measured,0.001,333333333.3333333,10000000\r\n"), "{csv}");
     }
 
     #[test]

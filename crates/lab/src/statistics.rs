@@ -35,25 +35,6 @@ pub fn interval_95(sample: &[f64]) -> Option<Interval> {
     Some(Interval { mean: mean(sample)?, half_width: t_975(sample.len() - 1) * error })
 }
 
-/// The middle value; the mean of the middle two if there are two.
-pub fn median(sample: &[f64]) -> Option<f64> {
-    percentile(sample, 50.0)
-}
-
-/// The value that `percent` of the sample are below, from 0 to 100; between two values, linearly
-/// (definition 7 of Hyndman and Fan, 1996, which spreadsheets use).
-pub fn percentile(sample: &[f64], percent: f64) -> Option<f64> {
-    let mut sorted = sample.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().checked_sub(1)?;
-    let place = percent.clamp(0.0, 100.0) / 100.0 * last as f64;
-    let below = place.floor() as usize;
-    let (low, high) = (sorted[below], sorted[(below + 1).min(last)]);
-    let part = place - below as f64;
-    // Without a part, the other value does not count, be it infinite.
-    Some(if part == 0.0 { low } else { low + (high - low) * part })
-}
-
 /// The 97.5 % quantile of Student's t distribution for so many degrees of freedom, to three decimals
 /// (NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2). Between those in the table it is
 /// interpolated over the reciprocal of the degrees, which is right to 0.001.
@@ -131,18 +112,5 @@ mod tests {
         }
         assert!((2..2000).all(|degrees| t_975(degrees) <= t_975(degrees - 1)));
         assert_eq!(t_975(0), f64::INFINITY);
-    }
-
-    #[test]
-    fn percentiles_lie_between_values() {
-        let sample = [4.0, 1.0, 3.0, 2.0];
-        assert_eq!(median(&sample), Some(2.5));
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(percentile(&sample, 0.0), Some(1.0));
-        assert_eq!(percentile(&sample, 100.0), Some(4.0));
-        assert_eq!(percentile(&sample, 200.0), Some(4.0));
-        assert!(near(percentile(&sample, 90.0).unwrap(), 3.7));
-        assert_eq!(percentile(&[], 50.0), None);
-        assert_eq!(percentile(&[1.0, f64::INFINITY], 0.0), Some(1.0));
     }
 }

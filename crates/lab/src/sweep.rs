@@ -1,5 +1,6 @@
-//! Runs the points of a plan on all processors, and puts what they measured into one table.
+//! Runs the points of a plan on all processors, and makes tables and curves of what they measured.
 
+mod curves;
 mod summary;
 
 use std::num::NonZeroUsize;
@@ -10,7 +11,9 @@ use std::time::{Duration, Instant};
 use farhaul_sim::{Plan, Point, Report};
 use serde::{Deserialize, Serialize};
 
+pub use curves::{axis, curves};
 pub use summary::summary;
+pub(crate) use summary::{RunColumn, table};
 
 /// What one run of a plan has given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +25,33 @@ pub struct Measured {
     /// What was measured; its members stand beside those above in JSON.
     #[serde(flatten)]
     pub report: Report,
+}
+
+impl Measured {
+    /// The value of a swept variable, as it stands in the scenario.
+    pub fn value(&self, variable: &str) -> Option<&str> {
+        let found = self.values.iter().find(|(name, _)| name == variable);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// As [`label`], of all swept variables but one.
+    pub fn label_without(&self, variable: &str) -> String {
+        label(self.values.iter().filter(|(name, _)| name != variable))
+    }
+}
+
+/// Variables with their values: `rate 1M, rtt 10ms`. Of a case, its name says enough.
+pub fn label<'a>(values: impl IntoIterator<Item = &'a (String, String)>) -> String {
+    let text = |(name, value): &(String, String)| match name.as_str() {
+        "case" => value.clone(),
+        _ => format!("{name} {value}"),
+    };
+    values.into_iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// The runs with the same values, which differ in their seeds; `measured` is in the plan's order.
+pub(crate) fn groups(measured: &[Measured]) -> impl Iterator<Item = &[Measured]> {
+    measured.chunk_by(|a, b| a.values == b.values)
 }
 
 /// How far a sweep has come.

@@ -1,11 +1,11 @@
-//! Tables as text for terminals, CSV, JSON and HTML.
+//! Tables as text for terminals, CSV and HTML.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::number::{or_nan, significant, with_interval};
-use crate::statistics::Interval;
+use crate::number::{or_nan, significant, titled, with_interval};
+use crate::statistics::{Interval, interval_95, mean};
 use crate::xml::escape;
 
 /// Rows of cells under named columns.
@@ -59,11 +59,7 @@ impl Column {
     }
 
     fn heading(&self) -> String {
-        match (self.name.as_str(), self.unit.as_str()) {
-            (name, "") => name.to_owned(),
-            ("", unit) => unit.to_owned(),
-            (name, unit) => format!("{name} ({unit})"),
-        }
+        titled(&self.name, &self.unit)
     }
 }
 
@@ -98,6 +94,11 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 }
 
 impl Cell {
+    /// The mean of a sample, with its interval of confidence if it has more than one value.
+    pub fn of_sample(sample: &[f64]) -> Self {
+        interval_95(sample).map_or_else(|| mean(sample).into(), Cell::from)
+    }
+
     /// As people read it.
     pub fn shown(&self) -> String {
         match self {
@@ -191,12 +192,6 @@ impl Table {
             line(fields);
         }
         out
-    }
-
-    /// As JSON, from which it can be read again.
-    pub fn json(&self) -> String {
-        let text = serde_json::to_string_pretty(self);
-        text.expect("a table has nothing that JSON cannot hold")
     }
 
     /// A `table` element.
@@ -323,9 +318,10 @@ mod tests {
     #[test]
     fn json_gives_the_same_table() {
         let table = table();
-        assert_eq!(serde_json::from_str::<Table>(&table.json()).unwrap(), table);
+        let json = |table: &Table| serde_json::to_string(table).unwrap();
+        assert_eq!(serde_json::from_str::<Table>(&json(&table)).unwrap(), table);
         let unknown = Table { rows: vec![vec![f64::NAN.into()]], ..table };
-        let read: Table = serde_json::from_str(&unknown.json()).unwrap();
+        let read: Table = serde_json::from_str(&json(&unknown)).unwrap();
         assert_eq!(read.rows[0][0].shown(), "-");
     }
 }

@@ -169,7 +169,7 @@ impl Report {
         let longest = self.runs().map(|run| run.series.seconds()).fold(0.0, f64::max);
         let span = (longest / 200.0).max(2.0 * SAMPLE_EVERY_S);
         let span = if longest < 10.0 * SAMPLE_EVERY_S { SAMPLE_EVERY_S } else { span };
-        let limit = |bits: u64| Reference::horizontal(bits as f64, "line rate");
+        let limit = |bits: u64| Reference::new(bits as f64, "line rate");
         Chart {
             title: "Throughput of farhaul and kernel TCP".into(),
             subtitle: self.path.description.clone(),

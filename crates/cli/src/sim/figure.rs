@@ -1,8 +1,8 @@
 //! What a run or a sweep looks like.
 
 use farhaul_lab::chart::{Axis, Chart, Figure, Series};
-use farhaul_lab::quantity::{number, unit};
-use farhaul_lab::sweep::Measured;
+use farhaul_lab::quantity::number;
+use farhaul_lab::sweep::{Measured, axis, curves};
 use farhaul_sim::Report;
 
 /// More flows than this are drawn together.
@@ -41,27 +41,19 @@ fn over_time(name: &str, report: &Report) -> Figure {
 
 fn over_variable(name: &str, measured: &[Measured]) -> Option<Figure> {
     let (variable, _) = measured.first()?.values.last()?;
-    let mut series: Vec<Series> = Vec::new();
-    for same in measured.chunk_by(|a, b| a.values == b.values) {
-        let (_, value) = same[0].values.last()?;
-        let x = number(value)?;
-        let sum: f64 = same.iter().map(|m| m.report.indices.efficiency_bps).sum();
-        let others = &same[0].values[..same[0].values.len() - 1];
-        let others: Vec<String> = others.iter().map(|(k, v)| format!("{k} {v}")).collect();
-        let line = if others.is_empty() { "throughput".into() } else { others.join(", ") };
-        let point = (x, sum / same.len() as f64);
-        match series.iter_mut().find(|series| series.name == line) {
-            Some(found) => found.points.push(point),
-            None => series.push(Series::both(line, vec![point])),
-        }
+    let measured: Vec<&Measured> = measured.iter().collect();
+    if measured.iter().any(|run| run.value(variable).and_then(number).is_none()) {
+        return None;
     }
-    let xs = || series.iter().flat_map(|series| &series.points).map(|(x, _)| *x);
-    let (low, high) = (xs().reduce(f64::min)?, xs().reduce(f64::max)?);
-    let x = if low > 0.0 && high / low >= 50.0 {
-        Axis::log(variable, unit(&measured[0].values.last()?.1))
-    } else {
-        Axis::linear(variable, unit(&measured[0].values.last()?.1))
-    };
-    let y = Axis::linear("throughput", "b/s");
-    Some(Figure::from(Chart { title: name.to_owned(), x, y, series, ..Chart::default() }))
+    let mut series = curves(&measured, variable, |run| Some(run.report.indices.efficiency_bps));
+    for curve in series.iter_mut().filter(|curve| curve.name.is_empty()) {
+        curve.name = "throughput".into();
+    }
+    Some(Figure::from(Chart {
+        title: name.to_owned(),
+        x: axis(variable, &measured),
+        y: Axis::linear("throughput", "b/s"),
+        series,
+        ..Chart::default()
+    }))
 }

@@ -13,8 +13,8 @@ use farhaul_lab::sweep;
 use farhaul_sim::fuzz;
 use serde::Serialize;
 
-use super::progress::Progress;
 use crate::exit::Failed;
+use crate::progress::Progress;
 use crate::{output, units};
 
 /// Simulate random networks, faults and flows, and check what must hold in all of them.

@@ -12,8 +12,8 @@ use clap::Args;
 use farhaul_lab::sweep::{self, Measured};
 use farhaul_sim::{Capture, Filter, NodeId, Plan, Scenario, Simulation, Trace};
 
-use super::progress::{Progress, stop_flag};
 use crate::exit::{Usage, interrupted};
+use crate::progress::{Progress, stop_flag};
 
 /// Standard output as a file's name.
 const STDOUT: &str = "-";

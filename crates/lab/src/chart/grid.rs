@@ -1,10 +1,13 @@
 //! Values over two quantities on a canvas.
 
 use super::canvas::{Anchor, Area, Canvas, Colour, INK, Lettering, WHITE};
-use super::panel::{LABEL, MARGIN, TICK, WIDTH, draw_below, draw_beside, draw_head, finish};
-use super::ticks::{Padding, Span, Ticks, is_base, titled, written_with};
+use super::panel::{
+    LABEL, MARGIN, TICK, UPRIGHT_LINE, WIDTH, draw_below, draw_beside, draw_head, finish, left_of,
+    widest,
+};
+use super::ticks::{Padding, Span, Ticks, is_base, written_with};
 use super::{Axis, Grid};
-use crate::number::{exponent, fixed};
+use crate::number::{exponent, fixed, titled};
 
 const EMPTY: Colour = Colour(0xec, 0xec, 0xec);
 /// Width of the bar that tells what the colours mean.
@@ -38,14 +41,12 @@ pub fn grid(grid: &Grid) -> Canvas {
 
     let x_ticks = ticks(&grid.x, &grid.xs);
     let y_ticks = ticks(&grid.y, &grid.ys);
-    let widest =
-        |ticks: &Ticks| ticks.major.iter().map(|(_, text)| TICK.width(text)).fold(0.0, f64::max);
     let value = Span::of(&grid.value, values(grid), Padding(0.0));
     let bar_ticks = value.ticks(&grid.value, ((bottom - top) / 45.0) as usize);
     let value_lines = LABEL.wrap(&bar_ticks.title, bottom - top);
-    let title_lines = LABEL.wrap(&y_ticks.title, bottom - top).len() as f64;
-    let left = MARGIN + title_lines * 19.0 + widest(&y_ticks) + 14.0;
-    let bar_right = WIDTH - MARGIN - value_lines.len() as f64 * 19.0 - widest(&bar_ticks) - 16.0;
+    let left = left_of(&y_ticks, bottom - top);
+    let bar_title = value_lines.len() as f64 * UPRIGHT_LINE;
+    let bar_right = WIDTH - MARGIN - bar_title - widest(&bar_ticks) - 16.0;
     let area = Area { left, top, right: bar_right - BAR - 24.0, bottom };
 
     let column = area.width() / columns as f64;
@@ -141,16 +142,14 @@ fn draw_bar(canvas: &mut Canvas, bar: Area, span: Span, ticks: &Ticks, title: Ve
         let fill = colour((index as f64 + 0.5) / STEPS as f64);
         canvas.fill(Area { top, bottom, ..bar }, fill);
     }
-    let mut widest: f64 = 0.0;
     for (value, text) in &ticks.major {
         let y = bar.bottom - span.at(*value) * bar.height();
         canvas.line((bar.right, y), (bar.right + 4.0, y), INK, 1.0);
         canvas.text((bar.right + 7.0, y + TICK.drop()), text.clone(), TICK);
-        widest = widest.max(TICK.width(text));
     }
     let middle = (bar.top + bar.bottom) / 2.0;
     for (index, line) in title.into_iter().enumerate() {
-        let x = bar.right + 7.0 + widest + 18.0 + index as f64 * 19.0;
+        let x = bar.right + 7.0 + widest(ticks) + 18.0 + index as f64 * UPRIGHT_LINE;
         canvas.text((x, middle), line, LABEL.anchor(Anchor::Middle).upwards());
     }
 }
@@ -215,7 +214,6 @@ mod tests {
         ] {
             assert!(text.contains(label), "{label} in {text}");
         }
-        assert_eq!(Figure::from(example()).table().rows.len(), 4);
     }
 
     #[test]

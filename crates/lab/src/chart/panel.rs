@@ -2,7 +2,7 @@
 
 use super::canvas::{Anchor, Area, Canvas, Colour, FAINT_INK, INK, Lettering, Point, Shape, WHITE};
 use super::ticks::{Padding, Span, Ticks};
-use super::{Chart, Direction, Panels, Reference, Series, Style};
+use super::{Chart, Panels, Series, Style};
 
 /// Width of all pictures, pixels.
 pub const WIDTH: f64 = 960.0;
@@ -14,7 +14,9 @@ const AMONG: f64 = 190.0;
 const ROW: f64 = 23.0;
 /// Height of a line of small text.
 const LINE: f64 = 17.0;
-/// What labels of horizontal references may take on the right.
+/// Room for a line of an upright title.
+pub const UPRIGHT_LINE: f64 = 19.0;
+/// What labels of references may take on the right.
 const REFERENCE_ROOM: f64 = 130.0;
 const SAMPLE: f64 = 34.0;
 
@@ -71,12 +73,11 @@ pub fn panels(panels: &Panels) -> Canvas {
 }
 
 fn xs(chart: &Chart) -> impl Iterator<Item = f64> {
-    let references = at(chart, Direction::Vertical).map(|reference| reference.value);
-    chart.series.iter().flat_map(|series| &series.points).map(|point| point.0).chain(references)
+    chart.series.iter().flat_map(|series| &series.points).map(|point| point.0)
 }
 
 fn ys(chart: &Chart) -> impl Iterator<Item = f64> {
-    let references = at(chart, Direction::Horizontal).map(|reference| reference.value);
+    let references = chart.references.iter().map(|reference| reference.value);
     let ends = chart.series.iter().flat_map(|series| {
         series.points.iter().enumerate().flat_map(|(index, &(_, y))| {
             let error = series.errors.get(index).copied().filter(|e| e.is_finite());
@@ -85,10 +86,6 @@ fn ys(chart: &Chart) -> impl Iterator<Item = f64> {
         })
     });
     ends.chain(references)
-}
-
-fn at(chart: &Chart, direction: Direction) -> impl Iterator<Item = &Reference> {
-    chart.references.iter().filter(move |reference| reference.direction == direction)
 }
 
 /// The title and the line under it; where they end.
@@ -128,8 +125,7 @@ fn draw(title: &str, subtitle: &str, charts: &[Chart], x: Span, height: f64) -> 
                 canvas.text((MARGIN, top - 5.0), line, PANEL_TITLE);
             }
         }
-        top = draw_legend(&mut canvas, chart, top);
-        top = draw_moments(&mut canvas, chart, x, (left, right), top) + 8.0;
+        top = draw_legend(&mut canvas, chart, top) + 8.0;
         let area = Area { left, top, right, bottom: top + height };
         let field = Field { area, x, y: *y };
         if let Some(x_ticks) = &x_ticks {
@@ -157,15 +153,20 @@ pub fn finish(mut canvas: Canvas, height: f64) -> Canvas {
     canvas
 }
 
-fn left_of(ticks: &Ticks, height: f64) -> f64 {
-    let widest = ticks.major.iter().map(|(_, text)| TICK.width(text)).fold(0.0, f64::max);
+/// Where a field of that height begins, behind the numbers and the name beside it.
+pub fn left_of(ticks: &Ticks, height: f64) -> f64 {
     let lines = LABEL.wrap(&ticks.title, height).len();
-    MARGIN + lines as f64 * (LINE + 2.0) + widest + 14.0
+    MARGIN + lines as f64 * UPRIGHT_LINE + widest(ticks) + 14.0
+}
+
+/// Width of the widest number.
+pub fn widest(ticks: &Ticks) -> f64 {
+    ticks.major.iter().map(|(_, text)| TICK.width(text)).fold(0.0, f64::max)
 }
 
 fn right_of(chart: &Chart) -> f64 {
-    let lines = at(chart, Direction::Horizontal)
-        .flat_map(|reference| NOTE.wrap(&reference.label, REFERENCE_ROOM));
+    let labels = chart.references.iter().map(|reference| &reference.label);
+    let lines = labels.flat_map(|label| NOTE.wrap(label, REFERENCE_ROOM));
     let widest = lines.map(|line| NOTE.width(&line)).fold(0.0, f64::max);
     if widest > 0.0 { widest + 8.0 + MARGIN } else { MARGIN + 14.0 }
 }
@@ -184,9 +185,7 @@ fn draw_legend(canvas: &mut Canvas, chart: &Chart, top: f64) -> f64 {
         }
         let middle = y + ROW / 2.0;
         let look = Look::of(series, index);
-        if series.style != Style::Points {
-            look.draw_line(canvas, vec![(x, middle), (x + SAMPLE, middle)]);
-        }
+        look.draw_line(canvas, vec![(x, middle), (x + SAMPLE, middle)]);
         if series.style != Style::Line {
             look.draw_mark(canvas, (x + SAMPLE / 2.0, middle));
         }
@@ -195,42 +194,6 @@ fn draw_legend(canvas: &mut Canvas, chart: &Chart, top: f64) -> f64 {
         any = true;
     }
     if any { y + ROW } else { y }
-}
-
-/// Labels of vertical references above the field, in as many rows as they need; where they end.
-fn draw_moments(
-    canvas: &mut Canvas,
-    chart: &Chart,
-    x: Span,
-    (left, right): (f64, f64),
-    top: f64,
-) -> f64 {
-    let mut labels: Vec<(f64, &str)> = at(chart, Direction::Vertical)
-        .map(|reference| (left + x.at(reference.value) * (right - left), &*reference.label))
-        .filter(|(x, label)| (left - 0.5..=right + 0.5).contains(x) && !label.is_empty())
-        .collect();
-    labels.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Where each row is free.
-    let mut rows: Vec<f64> = Vec::new();
-    let mut placed = Vec::new();
-    for (x, label) in labels {
-        let text = NOTE.cut(label, WIDTH - 2.0 * MARGIN);
-        let half = NOTE.width(&text) / 2.0;
-        let x = x.clamp(MARGIN + half, WIDTH - MARGIN - half);
-        let row = rows.iter().position(|end| x - half > *end).unwrap_or(rows.len());
-        if row == rows.len() {
-            rows.push(0.0);
-        }
-        rows[row] = x + half + 10.0;
-        placed.push((x, row, text));
-    }
-    let bottom = top + rows.len() as f64 * LINE;
-    for (x, row, text) in placed {
-        // The first row is the lowest, beside the lines.
-        let y = bottom - row as f64 * LINE - 2.0;
-        canvas.text((x, y), text, NOTE.anchor(Anchor::Middle));
-    }
-    bottom
 }
 
 /// Numbers and name of what runs to the right, under a field; where they end.
@@ -274,7 +237,7 @@ pub fn draw_beside(canvas: &mut Canvas, ticks: &Ticks, place: impl Fn(f64) -> f6
     }
     let middle = (field.top + field.bottom) / 2.0;
     for (index, line) in LABEL.wrap(&ticks.title, field.height()).into_iter().enumerate() {
-        let x = MARGIN + index as f64 * (LINE + 2.0) + 10.0;
+        let x = MARGIN + index as f64 * UPRIGHT_LINE + 10.0;
         canvas.text((x, middle), line, LABEL.anchor(Anchor::Middle).upwards());
     }
 }
@@ -323,16 +286,10 @@ impl Field {
     }
 
     fn draw_references(&self, canvas: &mut Canvas, chart: &Chart) {
-        let Area { left, top, right, bottom } = self.area;
+        let Area { left, right, bottom, .. } = self.area;
         let dash = Some([7.0, 5.0]);
-        for reference in at(chart, Direction::Vertical) {
-            let x = left + self.x.at(reference.value) * self.area.width();
-            if self.holds((x, top)) {
-                canvas.path(vec![(x, top), (x, bottom)], REFERENCE, 1.2, dash);
-            }
-        }
         let mut labels = Vec::new();
-        for reference in at(chart, Direction::Horizontal) {
+        for reference in &chart.references {
             let y = bottom - self.y.at(reference.value) * self.area.height();
             if self.holds((left, y)) {
                 canvas.path(vec![(left, y), (right, y)], REFERENCE, 1.2, dash);
@@ -355,10 +312,8 @@ impl Field {
 
     fn draw_series(&self, canvas: &mut Canvas, series: &Series, look: Look) {
         let places: Vec<Point> = series.points.iter().map(|point| self.place(*point)).collect();
-        if series.style != Style::Points {
-            for part in clipped(&places, self.area) {
-                look.draw_line(canvas, part);
-            }
+        for part in clipped(&places, self.area) {
+            look.draw_line(canvas, part);
         }
         for (&(x, y), &error) in series.points.iter().zip(&series.errors) {
             self.draw_error(canvas, (x, y), error.abs(), look.colour);
@@ -366,7 +321,6 @@ impl Field {
         // Marks that touch each other are a thick line.
         let every = match series.style {
             Style::Line => return,
-            Style::Points => 1,
             Style::Both => places.len().div_ceil(40).max(1),
         };
         for place in places.iter().step_by(every).filter(|place| self.holds(**place)) {
@@ -504,7 +458,7 @@ fn segment_within(from: Point, to: Point, area: Area) -> Option<(Point, Point)> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Axis, Figure};
+    use super::super::{Axis, Figure, Reference};
     use super::*;
 
     fn example() -> Chart {
@@ -517,7 +471,7 @@ mod tests {
                 Series::line("one", vec![(0.0, 0.0), (1.0, 1e8), (2.0, 1.5e8)]),
                 Series::published("two", vec![(0.0, 0.0), (2.0, 2e7)]),
             ],
-            references: vec![Reference::horizontal(2e8, "line rate")],
+            references: vec![Reference::new(2e8, "line rate")],
         }
     }
 
@@ -595,18 +549,13 @@ mod tests {
     #[test]
     fn long_and_many_texts_stay_apart_and_inside() {
         let line = |number| Series::both(format!("a rather long label {number}"), vec![(1.0, 2.0)]);
-        let at = |value: f64| Reference::vertical(value, format!("a moment at {value} seconds"));
-        let level = |value: f64| Reference::horizontal(value, format!("a limit that is {value}"));
+        let level = |value: f64| Reference::new(value, format!("a limit that is {value}"));
         let crowded = Chart {
             title: "A title of very many words ".repeat(8),
             subtitle: "A long description of conditions ".repeat(10),
             x: Axis::log("a quantity", "s"),
             series: (0..12).map(line).collect(),
-            references: [1.0, 1.5, 1.6, 9.0]
-                .map(at)
-                .into_iter()
-                .chain([5.0, 5.01, 5.02].map(level))
-                .collect(),
+            references: [5.0, 5.01, 5.02].map(level).into(),
             ..example()
         };
         assert_readable(&chart(&crowded));

@@ -1,7 +1,7 @@
 //! What an axis spans and which of its numbers are written.
 
 use super::{Axis, Scale};
-use crate::number::{exponent, fixed, significant};
+use crate::number::{exponent, fixed, significant, titled};
 
 /// From where to where an axis reaches.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,7 +79,8 @@ impl Span {
     }
 
     fn linear_ticks(&self, axis: &Axis, room: usize) -> Ticks {
-        let step = step((self.high - self.low) / room.max(2) as f64);
+        // A step of a third of the extent leaves two numbers at least.
+        let step = step((self.high - self.low) / room.max(3) as f64);
         let largest = self.low.abs().max(self.high.abs());
         let power = if is_base(&axis.unit) { prefix_power(largest, &axis.unit) } else { 0 };
         let factor = 10f64.powi(power);
@@ -127,13 +128,14 @@ impl Span {
                 }
             }
         }
-        if written.len() < 2 {
+        if written.len() < 2 || self.high / self.low < 10.0 {
             // Less than a decade: numbers as on a linear axis, where they lie on this one.
             minor.append(&mut written);
             let step = step((self.high - self.low) / room.clamp(2, 5) as f64);
             written = self.multiples(step).filter(|value| *value > 0.0).collect();
         }
-        let title = if axis.unit == "s" { axis.label.clone() } else { axis.title() };
+        let title =
+            if axis.unit == "s" { axis.label.clone() } else { titled(&axis.label, &axis.unit) };
         let major = written.into_iter().map(|v| (v, written_alone(v, &axis.unit))).collect();
         Ticks { major, minor, title }
     }
@@ -186,15 +188,6 @@ fn power_of_ten(power: i32) -> f64 {
 /// Whether `unit` takes prefixes.
 pub fn is_base(unit: &str) -> bool {
     matches!(unit, "s" | "b/s" | "bit/s" | "B" | "B/s" | "Hz")
-}
-
-/// `throughput (Mb/s)`.
-pub fn titled(label: &str, unit: &str) -> String {
-    match (label, unit) {
-        (label, "") => label.to_owned(),
-        ("", unit) => unit.to_owned(),
-        (label, unit) => format!("{label} ({unit})"),
-    }
 }
 
 /// The power of ten of the prefix that suits `value`. Seconds are not counted in thousands.
@@ -262,6 +255,7 @@ mod tests {
         assert_eq!(texts(&axis, &[], 2), ["0.0", "0.5", "1.0"]);
         assert_eq!(texts(&axis, &[f64::NAN, f64::INFINITY], 2), ["0.0", "0.5", "1.0"]);
         assert_eq!(texts(&axis, &[0.0, 3e-6], 2), ["0", "2e-6"]);
+        assert_eq!(texts(&axis, &[1.0, 40.1], 1), ["0", "20", "40"]);
     }
 
     #[test]
@@ -300,6 +294,7 @@ mod tests {
         assert_eq!(texts(&rate, &[1e6, 5e7], 8), ["1M", "2M", "5M", "10M", "20M", "50M", "100M"]);
         // Less than a decade.
         assert_eq!(texts(&Axis::log("", ""), &[2.2, 4.4], 5), ["2.5", "3", "3.5", "4", "4.5"]);
+        assert_eq!(texts(&Axis::log("", ""), &[11.0, 42.0], 5), ["10", "20", "30", "40"]);
         // What has no logarithm is left out.
         assert_eq!(texts(&Axis::log("", ""), &[0.0, -1.0], 5), ["1", "2", "5", "10"]);
     }

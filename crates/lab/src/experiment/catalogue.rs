@@ -38,7 +38,10 @@ pub fn catalogue() -> Vec<Experiment> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::number::significant;
 
     #[test]
     fn files_are_well_formed() {
@@ -54,5 +57,28 @@ mod tests {
         let mut ids: Vec<String> = catalogue().into_iter().map(|e| e.id).collect();
         ids.sort();
         assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
+    }
+
+    #[test]
+    fn what_ns3_has_is_its_stored_results_to_four_digits() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/ns3/results.json");
+        let stored: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let results = stored["results"].as_array().unwrap().iter();
+        let results = results.filter(|result| result["artefact"].is_null());
+        let stored: BTreeMap<String, String> = results
+            .map(|result| {
+                let bits = result["throughput_bps"]["mean"].as_f64().unwrap();
+                (result["name"].as_str().unwrap().to_owned(), significant(bits / 1e6, 4))
+            })
+            .collect();
+        let experiment = catalogue().into_iter().find(|e| e.id == "trust-ns3").unwrap();
+        let tables = ["one", "several", "random"].map(|name| &experiment.published[name]);
+        let published: BTreeMap<String, String> = tables
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name.clone(), significant(*value, 4)))
+            .collect();
+        assert_eq!(published, stored);
     }
 }

@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use farhaul_sim::Plan;
 use serde::Deserialize;
 
+use super::Runs;
+use super::equation::Equation;
+use super::metric::Metric;
+use crate::sweep::Measured;
+
 /// An experiment, as its file describes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,6 +27,10 @@ pub struct Experiment {
     /// What a reader of the result should know.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Published numbers by the value of a swept variable, under names that checks, charts and
+    /// tables refer to them by.
+    #[serde(default)]
+    pub(super) published: BTreeMap<String, Numbers>,
     /// What is run.
     #[serde(default)]
     pub plan: Vec<PlanSpec>,
@@ -36,17 +45,23 @@ pub struct Experiment {
     pub(super) table: Vec<TableSpec>,
 }
 
-/// A scenario with its sweep.
+/// Numbers by the value of a swept variable.
+pub(super) type Numbers = BTreeMap<String, f64>;
+
+/// A scenario with its sweep: its own, or that of another plan with other values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSpec {
     /// What checks and charts call it.
     pub name: String,
-    /// The scenario file; none where `like` names the plan that has it.
-    #[serde(default)]
-    pub scenario: String,
-    /// The plan that this one has the scenario and the reduced version of.
+    /// The scenario file.
+    pub scenario: Option<String>,
+    /// In its place: the plan whose scenario it is, and whose reduced version unless there is
+    /// another here.
     pub like: Option<String>,
+    /// What that scenario's variables are here; several values are swept over.
+    #[serde(default)]
+    pub set: BTreeMap<String, Value>,
     /// What it is run on.
     #[serde(default)]
     pub on: Ground,
@@ -84,26 +99,25 @@ pub(super) struct CheckSpec {
     pub what: String,
     /// Of which plan; the first.
     pub plan: Option<String>,
-    /// The measurement, see `metric.rs`.
-    pub metric: String,
+    pub metric: Metric,
     /// Only where swept variables have these values.
     #[serde(default, rename = "where")]
     pub only: BTreeMap<String, Value>,
     /// The value counts as a multiple of that at another point.
     pub against: Option<Against>,
-    /// One value of all points; none: each point is checked.
-    pub aggregate: Option<Aggregate>,
+    /// One value of all points, the largest over the smallest; else each point is checked.
+    #[serde(default)]
+    pub spread: bool,
     /// See [`Bounds`].
     pub at_least: Option<f64>,
     pub at_most: Option<f64>,
     pub near: Option<f64>,
     pub within: Option<f64>,
-    /// Published values by the value of the swept variable `by`.
+    /// The published numbers of this name are expected, by the value of the swept variable `by`.
+    pub each: Option<String>,
     pub by: Option<String>,
-    #[serde(default)]
-    pub each: BTreeMap<String, f64>,
-    /// The equation that predicts the value, see `equation.rs`.
-    pub equation: Option<String>,
+    /// The equation that predicts the value.
+    pub equation: Option<Equation>,
     /// At most so many times what is published or predicted.
     pub at_most_times: Option<f64>,
     /// The published statement, as a reader shall see it.
@@ -115,12 +129,16 @@ pub(super) struct CheckSpec {
     /// Deviations that have been looked into.
     #[serde(default)]
     pub known: Vec<Known>,
-    /// Whether it can be judged from the reduced version as well.
-    #[serde(default = "yes")]
-    pub quick: bool,
-    /// Whether it is judged in the full version.
-    #[serde(default = "yes")]
-    pub full: bool,
+    /// The version of the experiment that it is judged in; both.
+    pub version: Option<Version>,
+}
+
+/// A version of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Version {
+    Full,
+    Reduced,
 }
 
 /// Another point to compare with.
@@ -163,18 +181,6 @@ pub(super) struct Known {
     pub because: String,
 }
 
-/// What becomes of the values of several points.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Aggregate {
-    Min,
-    Max,
-    Mean,
-    Sum,
-    /// The largest over the smallest.
-    Spread,
-}
-
 /// A chart.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -187,7 +193,7 @@ pub(super) struct ChartSpec {
     pub y: Option<String>,
     /// Measurements, each a set of curves; one for a grid.
     #[serde(default)]
-    pub value: Vec<String>,
+    pub value: Vec<Metric>,
     /// What the values are called on the axis, and their unit.
     #[serde(default)]
     pub label: String,
@@ -223,10 +229,10 @@ pub(super) enum ChartKind {
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
     pub name: String,
-    #[serde(default)]
-    pub points: Vec<(f64, f64)>,
-    /// In place of points: the equation that gives them, see `equation.rs`.
-    pub equation: Option<String>,
+    /// The published numbers of this name, by the value of the variable along x.
+    pub each: Option<String>,
+    /// In their place: the equation that gives them.
+    pub equation: Option<Equation>,
 }
 
 /// A table: a row for each point of a plan.
@@ -244,14 +250,9 @@ pub(super) struct ColumnSpec {
     pub name: String,
     #[serde(default)]
     pub unit: String,
-    pub metric: String,
-    /// Published values by the value of the first swept variable.
-    #[serde(default)]
-    pub published: BTreeMap<String, f64>,
-}
-
-fn yes() -> bool {
-    true
+    pub metric: Metric,
+    /// The published numbers of this name, by the value of the first swept variable.
+    pub published: Option<String>,
 }
 
 impl Experiment {
@@ -263,37 +264,52 @@ impl Experiment {
         toml::from_str(text).map_err(|error| error.to_string())
     }
 
-    /// A plan, or its reduced version.
-    pub(super) fn read_plan(&self, spec: &PlanSpec, quick: bool) -> Result<Plan, String> {
-        let text = match &spec.like {
-            None => spec,
-            Some(name) => self
-                .plan
-                .iter()
-                .find(|plan| plan.name == *name)
-                .ok_or_else(|| format!("{}: there is no plan '{name}'", self.id))?,
+    /// A version of a plan.
+    pub(super) fn read_plan(&self, spec: &PlanSpec, version: Version) -> Result<Plan, String> {
+        let wrong = |error: &str| format!("plan '{}': {error}", spec.name);
+        let (scenario, like) = match (&spec.scenario, &spec.like) {
+            (Some(scenario), None) if spec.set.is_empty() => (Some(scenario), spec),
+            (None, Some(name)) => {
+                let like = self.plan.iter().find(|plan| plan.name == *name);
+                let like = like.ok_or_else(|| wrong(&format!("there is no plan '{name}'")))?;
+                (like.scenario.as_ref(), like)
+            }
+            _ => return Err(wrong("write 'scenario', or 'like' with 'set'")),
         };
-        let overrides = text.quick.iter().filter(|_| quick);
-        let overrides: Vec<(String, String)> =
-            overrides.map(|(name, value)| (name.clone(), value.text())).collect();
-        Plan::parse(&text.scenario, &overrides, None)
-            .map_err(|problems| format!("plan '{}': {problems}", spec.name))
+        let scenario = scenario.ok_or_else(|| wrong("the plan that it is like is like another"))?;
+        let quick = if spec.quick.is_empty() { &like.quick } else { &spec.quick };
+        let quick = quick.iter().filter(|_| version == Version::Reduced);
+        let changes: Vec<(String, String)> = spec
+            .set
+            .iter()
+            .chain(quick)
+            .map(|(name, value)| (name.clone(), value.text()))
+            .collect();
+        Plan::parse(scenario, &changes, None).map_err(|problems| wrong(&problems.to_string()))
     }
 
-    /// The name of the plan that a check or chart refers to.
-    pub(super) fn plan_name<'a>(&'a self, asked: &'a Option<String>) -> Result<&'a str, String> {
-        match asked {
-            Some(name) if self.plan.iter().any(|plan| plan.name == *name) => Ok(name),
-            Some(name) => Err(format!("{}: there is no plan '{name}'", self.id)),
-            None => match self.plan.first() {
-                Some(plan) => Ok(&plan.name),
-                None => Err(format!("{}: there is no plan", self.id)),
-            },
-        }
+    /// The published numbers of that name; none if none are asked for.
+    pub(super) fn numbers(&self, name: Option<&String>) -> Option<&Numbers> {
+        self.published.get(name?)
+    }
+
+    /// The plan that a check or chart refers to: the one of that name, else the first.
+    pub(super) fn plan_of(&self, asked: Option<&String>) -> Option<&PlanSpec> {
+        self.plan.iter().find(|plan| asked.is_none_or(|name| plan.name == *name))
+    }
+
+    /// What that plan has given.
+    pub(super) fn runs_of<'a>(&self, asked: Option<&String>, runs: &'a Runs) -> &'a [Measured] {
+        self.plan_of(asked).and_then(|plan| runs.get(&plan.name)).map_or(&[], Vec::as_slice)
     }
 }
 
 impl CheckSpec {
+    /// Whether it is judged in this version.
+    pub(super) fn is_due(&self, version: Version) -> bool {
+        self.version.is_none_or(|own| own == version)
+    }
+
     pub(super) fn bounds(&self) -> Bounds {
         let CheckSpec { at_least, at_most, near, within, at_most_times, .. } = *self;
         Bounds { at_least, at_most, near, within, at_most_times }
@@ -316,11 +332,10 @@ impl Value {
         }
     }
 
-    /// Whether `value` is among these.
-    pub(super) fn has(&self, value: &str) -> bool {
+    pub(super) fn all(&self) -> &[String] {
         match self {
-            Value::One(one) => one == value,
-            Value::Many(many) => many.iter().any(|one| one == value),
+            Value::One(one) => std::slice::from_ref(one),
+            Value::Many(many) => many,
         }
     }
 }

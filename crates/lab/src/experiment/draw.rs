@@ -3,121 +3,68 @@
 use farhaul_sim::{FlowReport, Report};
 
 use super::Runs;
-use super::data::{ChartKind, ChartSpec, Experiment};
-use super::equation::predict;
+use super::data::{ChartKind, ChartSpec, ColumnSpec, Experiment, PlanSpec, TableSpec};
+use super::equation::Equation;
 use super::judge::matches;
-use super::metric::measure;
-use crate::chart::{Axis, Chart, Figure, Grid, Panels, Series};
-use crate::quantity::{number, unit};
-use crate::statistics::{interval_95, mean};
-use crate::sweep::{Measured, summary};
+use crate::chart::{Axis, Chart, Figure, Grid, Panels, Scale, Series};
+use crate::quantity::number;
+use crate::statistics::mean;
+use crate::sweep::{Measured, RunColumn, axis, curves, summary, table};
 use crate::table::{Cell, Column, Table};
 
-/// Whether names of plans and variables are right.
-pub(super) fn well_formed(experiment: &Experiment) -> Result<(), String> {
-    for chart in &experiment.chart {
-        experiment.plan_name(&chart.plan)?;
-        let wanted = match chart.kind {
-            ChartKind::Grid => chart.x.is_some() && chart.y.is_some() && chart.value.len() == 1,
-            ChartKind::Curves => chart.x.is_some() && !chart.value.is_empty(),
-            ChartKind::Time => true,
-        };
-        if !wanted {
-            return Err(format!("chart '{}' lacks 'x', 'y' or 'value'", chart.title));
-        }
-    }
-    experiment.table.iter().try_for_each(|table| experiment.plan_name(&table.plan).map(drop))
-}
-
-/// All charts.
-pub(super) fn charts(experiment: &Experiment, runs: &Runs) -> Result<Vec<Figure>, String> {
+/// All charts but those that have nothing to show in this version.
+pub(super) fn charts(experiment: &Experiment, runs: &Runs) -> Vec<Figure> {
     let draw = |chart: &ChartSpec| {
-        let measured: Vec<&Measured> = runs[experiment.plan_name(&chart.plan)?]
-            .iter()
-            .filter(|run| matches(&chart.only, &run.values))
-            .collect();
-        match chart.kind {
+        let all = experiment.runs_of(chart.plan.as_ref(), runs).iter();
+        let measured: Vec<&Measured> =
+            all.filter(|run| matches(&chart.only, &run.values)).collect();
+        let first = measured.first()?;
+        Some(match chart.kind {
             ChartKind::Grid => grid(chart, &measured),
-            ChartKind::Curves => curves(chart, &measured),
-            ChartKind::Time => Ok(over_time(chart, &measured)),
-        }
+            ChartKind::Curves => over_variable(experiment, chart, &measured),
+            ChartKind::Time => over_time(chart, &first.report),
+        })
     };
-    experiment.chart.iter().map(draw).collect()
+    experiment.chart.iter().filter_map(draw).collect()
 }
 
 /// The experiment's tables; of each plan one with the usual measurements if it names none.
-pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Result<Vec<Table>, String> {
+pub(super) fn tables(experiment: &Experiment, runs: &Runs) -> Vec<Table> {
     if experiment.table.is_empty() {
-        let plans = experiment.plan.iter();
-        return Ok(plans.map(|plan| summary(&plan.name, &runs[&plan.name])).collect());
+        let alone = experiment.plan.len() == 1;
+        let usual = |plan: &PlanSpec| {
+            let title = if alone { &experiment.title } else { &plan.name };
+            summary(title, experiment.runs_of(Some(&plan.name), runs))
+        };
+        return experiment.plan.iter().map(usual).collect();
     }
-    let mut tables = Vec::new();
-    for spec in &experiment.table {
-        let measured = &runs[experiment.plan_name(&spec.plan)?];
-        let names = measured.first().map_or(&[][..], |first| &first.values);
-        let mut columns: Vec<Column> =
-            names.iter().map(|(name, _)| Column::new(name, "")).collect();
-        for column in &spec.columns {
-            columns.push(Column::new(&*column.name, &*column.unit));
-            if !column.published.is_empty() {
-                columns.push(Column::new(format!("{}, published", column.name), &*column.unit));
-            }
-        }
-        let mut rows = Vec::new();
-        for group in measured.chunk_by(|a, b| a.values == b.values) {
-            let values = &group[0].values;
-            let mut row: Vec<Cell> =
-                values.iter().map(|(_, value)| Cell::Text(value.clone())).collect();
-            for column in &spec.columns {
-                let sample = sample(&column.metric, group.iter())?;
-                row.push(match (interval_95(&sample), mean(&sample)) {
-                    (Some(interval), _) => interval.into(),
-                    (None, Some(value)) => Cell::Number(value),
-                    (None, None) => Cell::Missing,
-                });
-                if !column.published.is_empty() {
-                    let key = values.first().map_or("", |(_, value)| value);
-                    let known = column.published.get(key);
-                    row.push(known.map_or(Cell::Missing, |value| Cell::Number(*value)));
-                }
-            }
-            rows.push(row);
-        }
-        tables.push(Table { title: spec.title.clone(), columns, rows });
-    }
-    Ok(tables)
+    let draw = |spec: &TableSpec| {
+        let columns = spec.columns.iter().flat_map(|column| columns(experiment, column));
+        table(&spec.title, experiment.runs_of(spec.plan.as_ref(), runs), columns.collect())
+    };
+    experiment.table.iter().map(draw).collect()
 }
 
-fn sample<'a>(metric: &str, runs: impl Iterator<Item = &'a Measured>) -> Result<Vec<f64>, String> {
-    let mut sample = Vec::new();
-    for run in runs {
-        sample.extend(measure(metric, &run.report)?);
+/// What is measured, and what is published if anything is.
+fn columns<'a>(experiment: &'a Experiment, spec: &'a ColumnSpec) -> Vec<RunColumn<'a>> {
+    let measured = Column::new(&*spec.name, &*spec.unit);
+    let mut columns =
+        vec![RunColumn::new(measured, |runs| Cell::of_sample(&spec.metric.sample(runs)))];
+    if let Some(numbers) = experiment.numbers(spec.published.as_ref()) {
+        let published = Column::new(format!("{}, published", spec.name), &*spec.unit);
+        columns.push(RunColumn::new(published, |runs| {
+            let first = runs[0].values.first();
+            first.and_then(|(_, value)| numbers.get(value)).copied().into()
+        }));
     }
-    Ok(sample)
+    columns
 }
 
-/// The value of a swept variable, as it stands in the scenario.
-fn value<'a>(run: &'a Measured, variable: &str) -> Option<&'a str> {
-    let found = run.values.iter().find(|(name, _)| name == variable);
-    found.map(|(_, value)| value.as_str())
-}
-
-/// An axis for a swept variable: logarithmic if its values span more than a factor of 20.
-fn axis(variable: &str, values: &[&str]) -> Axis {
-    let numbers = || values.iter().filter_map(|text| number(text)).filter(|n| *n > 0.0);
-    let (low, high) = (numbers().reduce(f64::min), numbers().reduce(f64::max));
-    let base = values.first().map_or("", |text| unit(text));
-    match (low, high) {
-        (Some(low), Some(high)) if high / low > 20.0 => Axis::log(variable, base),
-        _ => Axis::linear(variable, base),
-    }
-}
-
-fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
+fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     let (x, y) = (chart.x.as_deref().unwrap_or(""), chart.y.as_deref().unwrap_or(""));
     let texts = |variable: &str| {
         let mut texts: Vec<&str> = Vec::new();
-        for text in measured.iter().filter_map(|run| value(run, variable)) {
+        for text in measured.iter().filter_map(|run| run.value(variable)) {
             if !texts.contains(&text) {
                 texts.push(text);
             }
@@ -125,124 +72,112 @@ fn grid(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
         texts
     };
     let (xs, ys) = (texts(x), texts(y));
-    let metric = chart.value.first().map_or("", String::as_str);
-    let mut cells = Vec::new();
-    for row in &ys {
-        let mut line = Vec::new();
-        for column in &xs {
-            let here =
-                |run: &&&Measured| value(run, x) == Some(column) && value(run, y) == Some(row);
-            let sample = sample(metric, measured.iter().filter(here).copied())?;
-            line.push(mean(&sample));
-        }
-        cells.push(line);
-    }
+    let cell = |column: &str, row: &str| {
+        let here = |run: &&&Measured| run.value(x) == Some(column) && run.value(y) == Some(row);
+        let runs = measured.iter().filter(here).copied();
+        chart.value.first().and_then(|metric| mean(&metric.sample(runs)))
+    };
+    let cells = ys.iter().map(|row| xs.iter().map(|column| cell(column, row)).collect());
     let numbers = |texts: &[&str]| texts.iter().filter_map(|text| number(text)).collect();
-    let value = Axis::linear(&*chart.label, &*chart.unit);
-    let value = chart.range.map_or(value.clone(), |(low, high)| value.between(low, high));
-    Ok(Figure::from(Grid {
+    Figure::from(Grid {
         title: chart.title.clone(),
         subtitle: String::new(),
-        x: axis(x, &xs),
-        y: axis(y, &ys),
+        x: axis(x, measured),
+        y: axis(y, measured),
         xs: numbers(&xs),
         ys: numbers(&ys),
-        cells,
-        value,
-    }))
+        cells: cells.collect(),
+        value: values_axis(chart, chart.label.clone()),
+    })
 }
 
-fn curves(chart: &ChartSpec, measured: &[&Measured]) -> Result<Figure, String> {
+fn over_variable(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     let variable = chart.x.as_deref().unwrap_or("");
-    // In the order in which they come; the errors without one are 0.
-    let mut series: Vec<Series> = Vec::new();
+    let names: Vec<&str> = chart.value.iter().map(|metric| &*metric.name).collect();
+    let label = if chart.label.is_empty() { names.join(", ") } else { chart.label.clone() };
+    let mut series = Vec::new();
     for metric in &chart.value {
-        for group in measured.chunk_by(|a, b| a.values == b.values) {
-            let Some(x) = value(group[0], variable).and_then(number) else { continue };
-            let sample = sample(metric, group.iter().copied())?;
-            let Some(y) = mean(&sample) else { continue };
-            let others = group[0].values.iter().filter(|(name, _)| name != variable);
-            let mut name: Vec<String> = others.map(|(k, v)| format!("{k} {v}")).collect();
-            if chart.value.len() > 1 || name.is_empty() {
-                name.insert(0, metric.replace(':', " "));
-            }
-            let name = name.join(", ");
-            let error = interval_95(&sample).map_or(0.0, |interval| interval.half_width);
-            match series.iter_mut().find(|known| known.name == name) {
-                Some(known) => {
-                    known.points.push((x, y));
-                    known.errors.push(error);
-                }
-                None => series.push(Series::both(name, vec![(x, y)]).with_errors(vec![error])),
+        let mut found = curves(measured, variable, |run| metric.of(&run.report));
+        for curve in &mut found {
+            if chart.value.len() > 1 {
+                curve.name = joined(&metric.name.replace(':', " "), &curve.name);
+            } else if curve.name.is_empty() {
+                curve.name.clone_from(&label);
             }
         }
+        series.append(&mut found);
     }
-    let texts: Vec<&str> = measured.iter().filter_map(|run| value(run, variable)).collect();
-    let label = if chart.label.is_empty() { chart.value.join(", ") } else { chart.label.clone() };
-    let y =
-        if chart.log { Axis::log(label, &*chart.unit) } else { Axis::linear(label, &*chart.unit) };
-    for curve in &mut series {
-        if curve.errors.iter().all(|error| *error == 0.0) {
-            curve.errors.clear();
-        }
-    }
+    let mut others = Vec::new();
     for published in &chart.published {
-        series.extend(match &published.equation {
-            None => vec![Series::published(&*published.name, published.points.clone())],
-            Some(equation) => predicted(&published.name, equation, variable, measured)?,
+        others.extend(match published.equation {
+            None => {
+                let numbers = experiment.numbers(published.each.as_ref()).into_iter().flatten();
+                let mut points: Vec<(f64, f64)> =
+                    numbers.filter_map(|(x, y)| Some((number(x)?, *y))).collect();
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                vec![Series::published(&*published.name, points)]
+            }
+            Some(equation) => predicted(&published.name, equation, variable, measured),
         });
     }
-    Ok(Figure::from(Chart {
+    if others.len() == series.len() {
+        // In pairs: what is published has the colour of what is measured.
+        others = others.into_iter().enumerate().map(|(n, other)| other.in_colour(n)).collect();
+    }
+    series.append(&mut others);
+    Figure::from(Chart {
         title: chart.title.clone(),
-        x: axis(variable, &texts),
-        y: chart.range.map_or(y.clone(), |(low, high)| y.between(low, high)),
+        x: axis(variable, measured),
+        y: values_axis(chart, label),
         series,
         ..Chart::default()
-    }))
+    })
 }
 
 /// The curves of an equation at the points measured: one for all where it does not depend on the
 /// other variables.
 fn predicted(
     name: &str,
-    equation: &str,
+    equation: Equation,
     variable: &str,
     measured: &[&Measured],
-) -> Result<Vec<Series>, String> {
-    let mut series: Vec<Series> = Vec::new();
-    for group in measured.chunk_by(|a, b| a.values == b.values) {
-        let Some(x) = value(group[0], variable).and_then(number) else { continue };
-        let point = (x, predict(equation, &group[0].values)?);
-        let others = group[0].values.iter().filter(|(name, _)| name != variable);
-        let others: Vec<String> = others.map(|(k, v)| format!("{k} {v}")).collect();
-        let name = format!("{name}, {}", others.join(", "));
-        match series.iter_mut().find(|known| known.name == name) {
-            Some(known) => known.points.push(point),
-            None => series.push(Series::published(name, vec![point])),
-        }
-    }
-    if series.windows(2).all(|pair| pair[0].points == pair[1].points) {
-        series.truncate(1);
-        series.iter_mut().for_each(|one| one.name = name.to_owned());
-    }
-    Ok(series)
+) -> Vec<Series> {
+    let mut points = measured.to_vec();
+    points.dedup_by_key(|run| &run.values);
+    let mut curves = curves(&points, variable, |run| equation.predict(&run.values));
+    let alike = curves.windows(2).all(|pair| pair[0].points == pair[1].points);
+    curves.truncate(if alike { 1 } else { usize::MAX });
+    let name = |curve: &Series| if alike { name.to_owned() } else { joined(name, &curve.name) };
+    curves.into_iter().map(|curve| Series::published(name(&curve), curve.points)).collect()
 }
 
-/// The flows' throughput over time in the first of the runs.
-fn over_time(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
-    let Some(report) = measured.first().map(|run| &run.report) else {
-        return Figure::from(Chart { title: chart.title.clone(), ..Chart::default() });
-    };
-    let curve = |flow: &FlowReport| {
-        let series = if chart.arrivals { &flow.arrivals } else { &flow.series };
-        Series::line(&*flow.name, samples(report, flow, series))
-    };
-    let panel = |title: String, prefix: &str| Chart {
-        title,
-        x: Axis::linear("time", "s"),
-        y: Axis::linear("throughput", "b/s"),
-        series: report.flows.iter().filter(|f| f.name.starts_with(prefix)).map(curve).collect(),
-        ..Chart::default()
+fn joined(name: &str, label: &str) -> String {
+    if label.is_empty() { name.to_owned() } else { format!("{name}, {label}") }
+}
+
+/// The axis of what is measured.
+fn values_axis(chart: &ChartSpec, label: String) -> Axis {
+    let scale = if chart.log { Scale::Log } else { Scale::Linear };
+    Axis { label, unit: chart.unit.clone(), scale, range: chart.range }
+}
+
+/// The flows' throughput over time in one run.
+fn over_time(chart: &ChartSpec, report: &Report) -> Figure {
+    let panel = |title: String, prefix: &str| {
+        let curve = |flow: &FlowReport| {
+            let series = if chart.arrivals { &flow.arrivals } else { &flow.series };
+            // What the title says the legend need not say again.
+            let name = if flow.name == title { "" } else { &flow.name };
+            Series::line(name, samples(report, flow, series))
+        };
+        let flows = report.flows.iter().filter(|flow| flow.name.starts_with(prefix));
+        Chart {
+            x: Axis::linear("time", "s"),
+            y: Axis::linear("throughput", "b/s"),
+            series: flows.map(curve).collect(),
+            title,
+            ..Chart::default()
+        }
     };
     if chart.panels.is_empty() {
         return Figure::from(panel(chart.title.clone(), ""));
@@ -255,4 +190,63 @@ fn over_time(chart: &ChartSpec, measured: &[&Measured]) -> Figure {
 fn samples(report: &Report, flow: &FlowReport, series: &[f64]) -> Vec<(f64, f64)> {
     let at = |index: usize| (index as f64 + 0.5) * report.sample_s;
     flow.in_packets(series).enumerate().map(|(index, y)| (at(index), y)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::metric::tests::one_flow;
+
+    const FILE: &str = r#"
+id = "x"
+source = "s"
+title = "t"
+shows = "what"
+minutes = 1
+[published]
+rates = { 2M = 2, 1M = 1 }
+
+[[plan]]
+name = "main"
+
+[[chart]]
+kind = "curves"
+title = "pairs"
+x = "rate"
+value = ["flow:udt"]
+label = "throughput"
+published = [{ name = "published", each = "rates" }]
+
+[[chart]]
+kind = "curves"
+title = "more than one to one"
+x = "rate"
+value = ["packets", "share"]
+published = [{ name = "published", each = "rates" }]
+
+[[chart]]
+kind = "time"
+title = "not in this version"
+where = { rate = "3M" }
+"#;
+
+    #[test]
+    fn charts_of_a_sweep() {
+        let run = |(point, rate): (usize, &str)| {
+            let values = vec![("rate".to_owned(), rate.to_owned())];
+            Measured { point: point as u64, values, report: one_flow() }
+        };
+        let runs = ["1M", "2M"].into_iter().enumerate().map(run).collect();
+        let runs = Runs::from([("main".to_owned(), runs)]);
+        let charts = charts(&Experiment::parse(FILE).expect("a file"), &runs);
+        let [Figure::Chart(pairs), Figure::Chart(more)] = charts.as_slice() else {
+            panic!("{charts:?}");
+        };
+        let names = |chart: &Chart| chart.series.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(pairs), ["throughput", "published"]);
+        assert_eq!(pairs.series[1].points, [(1e6, 1.0), (2e6, 2.0)]);
+        assert_eq!(pairs.series[1].colour, Some(0));
+        assert_eq!(names(more), ["packets", "share", "published"]);
+        assert_eq!(more.series[2].colour, None);
+    }
 }

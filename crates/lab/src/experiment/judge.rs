@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::data::{Against, Aggregate, Bounds, CheckSpec, Experiment, Value};
-use super::metric::measure;
-use super::{Runs, equation};
+use super::Runs;
+use super::data::{Against, Bounds, CheckSpec, Experiment, Numbers, Value, Version};
 use crate::report::{Check, Verdict};
 use crate::statistics::mean;
-use crate::sweep::Measured;
+use crate::sweep::{Measured, groups, label};
 
 /// Significant digits of what is told.
 const DIGITS: usize = 4;
@@ -15,72 +14,35 @@ const DIGITS: usize = 4;
 /// A value with the point that it was measured at.
 struct Found<'a> {
     values: &'a [(String, String)],
+    /// No number where nothing could be measured, which no bound holds for.
     value: f64,
     /// What it should be, where that is a number of its own.
     expected: Option<f64>,
 }
 
-/// Judges everything.
-pub(super) fn checks(
-    experiment: &Experiment,
-    runs: &Runs,
-    quick: bool,
-) -> Result<Vec<Check>, String> {
-    let due = experiment.check.iter().filter(|check| if quick { check.quick } else { check.full });
+/// Judges everything that this version of the experiment can be judged by.
+pub(super) fn checks(experiment: &Experiment, runs: &Runs, version: Version) -> Vec<Check> {
+    let due = experiment.check.iter().filter(|check| check.is_due(version));
     due.map(|check| {
-        let plan = experiment.plan_name(&check.plan)?;
-        let other = match check.against.as_ref().map(|against| &against.plan) {
-            Some(named @ Some(_)) => experiment.plan_name(named)?,
-            _ => plan,
-        };
-        judge(check, &runs[plan], &runs[other])
-            .map_err(|message| format!("{}: {message}", check.what))
+        let plan = check.plan.as_ref();
+        let other = check.against.as_ref().and_then(|against| against.plan.as_ref()).or(plan);
+        let each = experiment.numbers(check.each.as_ref());
+        judge(check, each, experiment.runs_of(plan, runs), experiment.runs_of(other, runs))
     })
     .collect()
 }
 
-/// Whether names of plans, measurements and equations are right, and there is something to judge
-/// by.
-pub(super) fn well_formed(experiment: &Experiment) -> Result<(), String> {
-    for check in &experiment.check {
-        experiment.plan_name(&check.plan)?;
-        if let Some(against) = &check.against {
-            experiment.plan_name(&against.plan)?;
-        }
-        let Bounds { at_least, at_most, near, within, at_most_times } = check.bounds();
-        let limits = at_least.is_some() || at_most.is_some();
-        let target = near.is_some() || check.equation.is_some() || !check.each.is_empty();
-        if !(limits || target && within.or(at_most_times).is_some()) {
-            return Err(format!("check '{}' expects nothing", check.what));
-        }
-        if check.each.is_empty() != check.by.is_none() {
-            return Err(format!("check '{}': 'each' and 'by' go together", check.what));
-        }
-    }
-    Ok(())
-}
-
-fn judge(check: &CheckSpec, measured: &[Measured], other: &[Measured]) -> Result<Check, String> {
-    let mut found = points(check, measured, other)?;
-    if let Some(aggregate) = check.aggregate {
-        let values: Vec<f64> = found.iter().map(|found| found.value).collect();
-        let one = match aggregate {
-            Aggregate::Min => values.iter().copied().reduce(f64::min),
-            Aggregate::Max => values.iter().copied().reduce(f64::max),
-            Aggregate::Mean => mean(&values),
-            Aggregate::Sum => Some(values.iter().sum()),
-            Aggregate::Spread => {
-                let (low, high) = (
-                    values.iter().copied().reduce(f64::min),
-                    values.iter().copied().reduce(f64::max),
-                );
-                low.zip(high).filter(|(low, _)| *low > 0.0).map(|(low, high)| high / low)
-            }
-        };
-        // The point where it is so is worth telling.
-        let place = found.iter().find(|found| Some(found.value) == one);
-        let values = place.map_or(&[][..], |found| found.values);
-        found = one.map(|value| Found { values, value, expected: None }).into_iter().collect();
+/// `each`: the published numbers that the check is about, if there is more than one. `other`: the
+/// runs to compare with.
+fn judge(
+    check: &CheckSpec,
+    each: Option<&Numbers>,
+    measured: &[Measured],
+    other: &[Measured],
+) -> Check {
+    let mut found = points(check, each, measured, other);
+    if check.spread {
+        found = spread(&found).into_iter().collect();
     }
     let verdicts: Vec<(Verdict, Option<&str>)> =
         found.iter().map(|found| verdict(check, found)).collect();
@@ -101,59 +63,63 @@ fn judge(check: &CheckSpec, measured: &[Measured], other: &[Measured]) -> Result
             reason = format!("{reason} {}", because.trim()).trim().to_owned();
         }
     }
-    Ok(Check {
+    Check {
         what: check.what.clone(),
-        published: published(check),
+        published: published(check, each),
         measured: describe(&found, &verdicts),
         tolerance: tolerance(&check.bounds()),
         verdict: worst,
         reason,
-    })
+    }
 }
 
 /// The measurement at each point that the check is about, means over the seeds.
 fn points<'a>(
     check: &CheckSpec,
+    each: Option<&Numbers>,
     measured: &'a [Measured],
     other: &[Measured],
-) -> Result<Vec<Found<'a>>, String> {
+) -> Vec<Found<'a>> {
     let mut found = Vec::new();
-    for group in measured.chunk_by(|a, b| a.values == b.values) {
-        let values = group[0].values.as_slice();
+    for runs in groups(measured) {
+        let values = runs[0].values.as_slice();
         if !matches(&check.only, values) {
             continue;
         }
-        let value = match (average(check, group)?, &check.against) {
-            (Some(value), Some(against)) => {
-                let there = counterpart(values, against, other);
-                average(check, there)?.filter(|there| *there != 0.0).map(|there| value / there)
-            }
-            (value, _) => value,
-        };
+        let mut value = average(check, runs);
+        if let Some(against) = &check.against {
+            let there = average(check, counterpart(values, against, other));
+            value = if there == 0.0 { f64::NAN } else { value / there };
+        }
         let expected = match (&check.by, &check.equation) {
             (Some(by), _) => {
-                let value = values.iter().find(|(name, _)| name == by).map(|(_, value)| value);
-                match value.and_then(|value| check.each.get(value)) {
+                match runs[0].value(by).and_then(|value| each?.get(value)) {
                     // A point of which nothing was published.
                     None => continue,
-                    expected => expected.copied(),
+                    Some(expected) => Some(*expected),
                 }
             }
-            (None, Some(name)) => Some(equation::predict(name, values)?),
+            (None, Some(equation)) => Some(equation.predict(values).unwrap_or(f64::NAN)),
             (None, None) => check.near,
         };
-        found.extend(value.map(|value| Found { values, value, expected }));
+        found.push(Found { values, value, expected });
     }
-    Ok(found)
+    found
 }
 
-/// The mean of the measurement over the seeds.
-fn average(check: &CheckSpec, group: &[Measured]) -> Result<Option<f64>, String> {
-    let mut sample = Vec::new();
-    for run in group {
-        sample.extend(measure(&check.metric, &run.report)?);
-    }
-    Ok(mean(&sample))
+/// The largest value over the smallest, no number unless each point has one above zero; none if
+/// there is no point.
+fn spread(found: &[Found<'_>]) -> Option<Found<'static>> {
+    let values = || found.iter().map(|found| found.value);
+    let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+    let whole = low > 0.0 && !values().any(f64::is_nan);
+    Some(Found { values: &[], value: if whole { high / low } else { f64::NAN }, expected: None })
+}
+
+/// The mean of the measurement over the seeds; no number unless each of them has one.
+fn average(check: &CheckSpec, runs: &[Measured]) -> f64 {
+    let sample = check.metric.sample(runs);
+    mean(&sample).filter(|_| sample.len() == runs.len()).unwrap_or(f64::NAN)
 }
 
 /// The runs at the point that the one with these values is to be compared with; none if there is no
@@ -170,8 +136,7 @@ fn counterpart<'a>(
     let same = |run: &Measured| {
         run.values.iter().all(|(name, value)| wanted(name).is_none_or(|wanted| wanted == value))
     };
-    let mut groups = measured.chunk_by(|a, b| a.values == b.values);
-    groups.find(|group| same(&group[0])).unwrap_or_default()
+    groups(measured).find(|runs| same(&runs[0])).unwrap_or_default()
 }
 
 fn verdict<'a>(check: &'a CheckSpec, found: &Found<'_>) -> (Verdict, Option<&'a str>) {
@@ -191,7 +156,8 @@ fn verdict<'a>(check: &'a CheckSpec, found: &Found<'_>) -> (Verdict, Option<&'a 
 fn holds(bounds: &Bounds, found: &Found<'_>) -> bool {
     let Bounds { at_least, at_most, near, within, at_most_times } = *bounds;
     let near = near.or(found.expected);
-    at_least.is_none_or(|least| found.value >= least)
+    !found.value.is_nan()
+        && at_least.is_none_or(|least| found.value >= least)
         && at_most.is_none_or(|most| found.value <= most)
         && match (near, within) {
             (Some(near), Some(share)) => (found.value - near).abs() <= share * near.abs(),
@@ -206,19 +172,21 @@ fn holds(bounds: &Bounds, found: &Found<'_>) -> bool {
 /// Whether a point has these values.
 pub(super) fn matches(only: &BTreeMap<String, Value>, values: &[(String, String)]) -> bool {
     only.iter().all(|(name, allowed)| {
-        values.iter().any(|(known, value)| known == name && allowed.has(value))
+        values.iter().any(|(known, value)| known == name && allowed.all().contains(value))
     })
 }
 
-fn published(check: &CheckSpec) -> String {
-    if !check.published.is_empty() || check.each.is_empty() {
-        return check.published.clone();
-    }
-    let mut pairs: Vec<(&String, &f64)> = check.each.iter().collect();
+fn published(check: &CheckSpec, each: Option<&Numbers>) -> String {
+    let each = each.filter(|_| check.published.is_empty());
+    let Some(each) = each else { return check.published.clone() };
+    let mut pairs: Vec<(&String, &f64)> = each.iter().collect();
     pairs.sort_by(|a, b| {
         let number = |text: &str| crate::quantity::number(text).unwrap_or(f64::NAN);
         number(a.0).total_cmp(&number(b.0))
     });
+    if let [(_, only)] = pairs.as_slice() {
+        return significant(**only);
+    }
     let pairs: Vec<String> =
         pairs.iter().map(|(k, v)| format!("{k}: {}", significant(**v))).collect();
     pairs.join(", ")
@@ -238,17 +206,13 @@ fn tolerance(bounds: &Bounds) -> String {
 /// All values if they are few, else their range; and where it is not as expected.
 fn describe(found: &[Found<'_>], verdicts: &[(Verdict, Option<&str>)]) -> String {
     const MOST_SHOWN: usize = 12;
-    let place = |found: &Found<'_>| {
-        let values: Vec<String> = found.values.iter().map(|(k, v)| format!("{k} {v}")).collect();
-        values.join(", ")
-    };
     let shown = |found: &Found<'_>| {
         let value = significant(found.value);
         let value = match found.expected {
             Some(expected) => format!("{value} for {}", significant(expected)),
             None => value,
         };
-        if found.values.is_empty() { value } else { format!("{value} ({})", place(found)) }
+        if found.values.is_empty() { value } else { format!("{value} ({})", label(found.values)) }
     };
     let wrong = || {
         let wrong =
@@ -275,4 +239,93 @@ fn describe(found: &[Found<'_>], verdicts: &[(Verdict, Option<&str>)]) -> String
 
 fn significant(value: f64) -> String {
     crate::number::significant(value, DIGITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::metric::tests::one_flow;
+
+    /// Runs at `n` = 1, 2, … in which the flow has so many Mb/s; there is no flow where it is none.
+    fn measured(rates: &[Option<f64>]) -> Vec<Measured> {
+        let report = one_flow();
+        let run = |(index, rate): (usize, &Option<f64>)| {
+            let mut report = report.clone();
+            match rate {
+                Some(rate) => report.flows[0].packet_throughput_bps = rate * 1e6,
+                None => report.flows.clear(),
+            }
+            let values = vec![("n".to_owned(), (index + 1).to_string())];
+            Measured { point: index as u64, values, report }
+        };
+        rates.iter().enumerate().map(run).collect()
+    }
+
+    fn judged(check: &str, measured: &[Measured]) -> Check {
+        let text = format!("what = \"rate\"\nmetric = \"flow:udt\"\n{check}");
+        let each = Numbers::from([("2".to_owned(), 4.1)]);
+        judge(&toml::from_str(&text).expect("a check"), Some(&each), measured, measured)
+    }
+
+    #[test]
+    fn verdicts() {
+        use Verdict::{Explained, Fail, Pass};
+        const KNOWN: &str = "[[known]]\nwhere = { n = \"2\" }\nat_least = 3\nbecause = \"Why.\"";
+        let runs = measured(&[Some(8.0), Some(4.0)]);
+        let cases = [
+            ("at_least = 4", Pass, "8 (n 1); 4 (n 2)"),
+            ("at_least = 5", Fail, "8 (n 1); 4 (n 2)"),
+            ("at_most = 8", Pass, "8 (n 1); 4 (n 2)"),
+            ("near = 6\nwithin = 0.34", Pass, "8 for 6 (n 1); 4 for 6 (n 2)"),
+            ("near = 6\nwithin = 0.3", Fail, "8 for 6 (n 1); 4 for 6 (n 2)"),
+            ("near = 4\nat_most_times = 2", Pass, "8 for 4 (n 1); 4 for 4 (n 2)"),
+            ("at_least = 5\nwhere = { n = \"1\" }", Pass, "8 (n 1)"),
+            ("at_least = 5\nwhere = { n = \"3\" }", Fail, "nothing"),
+            ("by = \"n\"\neach = \"four\"\nwithin = 0.1", Pass, "4 for 4.1 (n 2)"),
+            ("at_least = 2\nagainst = { where = { n = \"2\" } }\nwhere.n = \"1\"", Pass, "2 (n 1)"),
+            ("at_most = 2\nspread = true", Pass, "2"),
+            ("at_most = 1.9\nspread = true", Fail, "2"),
+            (&format!("at_least = 5\n{KNOWN}"), Explained, "8 (n 1); 4 (n 2)"),
+            (&format!("at_least = 9\n{KNOWN}"), Fail, "8 (n 1); 4 (n 2)"),
+        ];
+        for (check, verdict, text) in cases {
+            let judged = judged(check, &runs);
+            assert_eq!((judged.verdict, judged.measured.as_str()), (verdict, text), "{check}");
+            assert_eq!(judged.reason == "Why.", check.contains(KNOWN), "{check}");
+        }
+    }
+
+    #[test]
+    fn a_point_without_a_value_fails() {
+        let runs = measured(&[Some(8.0), None, Some(0.0)]);
+        let known = "[[known]]\nat_least = 0\nbecause = \"Why.\"";
+        let cases = [
+            ("at_least = 0", "8 (n 1); - (n 2); 0 (n 3)"),
+            ("at_most = 9", "8 (n 1); - (n 2); 0 (n 3)"),
+            (&format!("at_most = 9\n{known}"), "8 (n 1); - (n 2); 0 (n 3)"),
+            ("near = 8\nwithin = 9", "8 for 8 (n 1); - for 8 (n 2); 0 for 8 (n 3)"),
+            ("at_most = 9\nspread = true", "-"),
+            // Nothing to compare with, a division by nothing, no such point.
+            ("at_most = 9\nwhere.n = \"1\"\nagainst = { where = { n = \"2\" } }", "- (n 1)"),
+            ("at_most = 9\nwhere.n = \"1\"\nagainst = { where = { n = \"3\" } }", "- (n 1)"),
+            ("at_most = 9\nwhere.n = \"1\"\nagainst = { where = { n = \"4\" } }", "- (n 1)"),
+        ];
+        for (check, text) in cases {
+            let judged = judged(check, &runs);
+            assert_eq!(
+                (judged.verdict, judged.measured.as_str()),
+                (Verdict::Fail, text),
+                "{check}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_seed_without_a_value_fails() {
+        let mut runs = measured(&[Some(8.0), None]);
+        runs[1].values = runs[0].values.clone();
+        assert_eq!(judged("at_least = 1", &runs).measured, "- (n 1)");
+        runs[1].report = measured(&[Some(4.0)])[0].report.clone();
+        assert_eq!(judged("at_least = 1", &runs).measured, "6 (n 1)");
+    }
 }

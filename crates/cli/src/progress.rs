@@ -40,11 +40,7 @@ impl Progress {
 
     /// How far a sweep has come.
     pub fn show_sweep(&self, progress: sweep::Progress) {
-        self.show(progress.share, || {
-            let (ended, all) = progress.runs;
-            let runs = if all > 1 { format!("{ended}/{all} runs, ") } else { String::new() };
-            format!("{runs}{:.1} times real time", progress.speed_up)
-        });
+        self.show(progress.share, || line(progress));
     }
 
     /// `share` of all has been done, 0 to 1.
@@ -69,6 +65,13 @@ impl Drop for Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// A sweep's runs and speed.
+pub fn line(progress: sweep::Progress) -> String {
+    let (ended, all) = progress.runs;
+    let runs = if all > 1 { format!("{ended}/{all} runs, ") } else { String::new() };
+    format!("{runs}{:.1} times real time", progress.speed_up)
 }
 
 /// What is set when the user interrupts.

@@ -1,0 +1,123 @@
+//! `farhaul lab`: its JSON, its files, its exit codes, and which stored results it takes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    errors: String,
+}
+
+/// Runs `farhaul lab` in `directory`.
+fn lab(directory: &Path, args: &[&str]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    let output = command.arg("lab").args(args).current_dir(directory).output().expect("it starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ended { code: output.status.code(), out: text(output.stdout), errors: text(output.stderr) }
+}
+
+/// The JSON that it prints.
+fn json(directory: &Path, args: &[&str]) -> Value {
+    let ended = lab(directory, args);
+    assert_eq!(ended.code, Some(0), "{args:?}: {}", ended.errors);
+    serde_json::from_str(&ended.out).expect("JSON")
+}
+
+/// The names of all experiments.
+fn ids(directory: &Path) -> Vec<String> {
+    let listed = json(directory, &["list", "--json"]);
+    let id = |one: &Value| one["id"].as_str().expect("a name").to_owned();
+    listed.as_array().expect("a list").iter().map(id).collect()
+}
+
+/// A folder with a result of each experiment, none of which was ever run.
+fn stored() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    ids(folder.path()).iter().for_each(|id| store(folder.path(), id, &json!({})));
+    folder
+}
+
+fn store(folder: &Path, id: &str, members: &Value) {
+    let mut outcome = members.clone();
+    outcome["id"] = id.into();
+    outcome["title"] = "stored".into();
+    fs::write(folder.join(format!("{id}.json")), outcome.to_string()).expect("a file");
+}
+
+#[test]
+fn the_list_has_all_experiments() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listed = json(folder.path(), &["list", "--json"]);
+    assert!(listed.as_array().is_some_and(|list| list.len() > 20), "{listed}");
+    for one in listed.as_array().into_iter().flatten() {
+        for key in ["id", "source", "title", "shows"] {
+            assert!(one[key].as_str().is_some_and(|text| !text.is_empty()), "{key}: {one}");
+        }
+        assert!(one["minutes"].as_f64().is_some_and(|minutes| minutes > 0.0), "{one}");
+    }
+    let text = lab(folder.path(), &["list"]).out;
+    assert!(ids(folder.path()).iter().all(|id| text.contains(id.as_str())), "{text}");
+}
+
+#[test]
+fn a_run_leaves_its_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = json(folder.path(), &["run", "gu-3-time", "--quick", "--out", "here", "--json"]);
+    let outcome = &run["outcomes"][0];
+    assert_eq!((&outcome["id"], &outcome["quick"]), (&"gu-3-time".into(), &true.into()));
+    assert_eq!(outcome["command"], "farhaul lab run gu-3-time --quick");
+    assert!(outcome["checks"].as_array().is_some_and(|checks| !checks.is_empty()), "{outcome}");
+    for file in run["files"].as_array().expect("a list") {
+        let path = folder.path().join(file.as_str().expect("a path"));
+        assert!(fs::metadata(&path).is_ok_and(|file| file.len() > 0), "{file}");
+    }
+    for file in ["gu-3-time.json", "gu-3-time.svg", "gu-3-time.png", "gu-3-time.csv"] {
+        assert!(folder.path().join("here").join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn an_unknown_experiment_is_bad_usage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ended = lab(folder.path(), &["run", "gu-9-9"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.errors.contains("there is no experiment 'gu-9-9'"), "{}", ended.errors);
+}
+
+#[test]
+fn a_report_takes_what_is_stored() {
+    let folder = stored();
+    let ended = lab(folder.path(), &["report", "--out", "."]);
+    assert_eq!(ended.code, Some(0), "{}", ended.errors);
+    assert!(ended.out.contains("page: ./report.html"), "{}", ended.out);
+    let page = fs::read_to_string(folder.path().join("report.html")).expect("a page");
+    assert_eq!(page.matches(">stored</a>").count(), ids(folder.path()).len());
+}
+
+#[test]
+fn a_failed_check_is_an_exit_code() {
+    let folder = stored();
+    let fails = json!({"checks": [{"what": "a rate", "measured": "0", "verdict": "fail"}]});
+    store(folder.path(), "gu-4-8", &fails);
+    let ended = lab(folder.path(), &["report", "--out", "."]);
+    assert_eq!(ended.code, Some(4), "{}", ended.errors);
+    assert!(ended.errors.contains("not as expected: gu-4-8"), "{}", ended.errors);
+    assert!(ended.out.contains("FAIL      a rate: 0"), "{}", ended.out);
+}
+
+#[test]
+fn a_reduced_result_is_not_taken_for_the_whole_one() {
+    let folder = stored();
+    store(folder.path(), "gu-4-8", &json!({"quick": true}));
+    let title = |args: &[&str]| {
+        let report = json(folder.path(), args);
+        let outcomes = report["outcomes"].as_array().expect("a list").clone();
+        outcomes.into_iter().find(|one| one["id"] == "gu-4-8").expect("all")["title"].clone()
+    };
+    assert_eq!(title(&["report", "--out", ".", "--json", "--quick"]), "stored");
+    assert_ne!(title(&["report", "--out", ".", "--json"]), "stored");
+}
