@@ -62,8 +62,7 @@ pub fn run(
         else {
             return Ok(None);
         };
-        let values = plan.swept().map(str::to_owned).zip(chosen.values).collect();
-        all[point as usize].push((Measured { point, values, report }, counted));
+        all[point as usize].push((Measured { point, values: chosen.values, report }, counted));
     }
     let mut notes = vec![format!(
         "Through the relay: the run of the median throughput of {repeats} at each point."

@@ -125,9 +125,7 @@ impl Shared<'_> {
             // The plan has been checked at every point when it was read.
             let Ok(point) = self.plan.point(number) else { return };
             let Some(report) = self.run_one(&point, watch, stop) else { return };
-            let names = self.plan.swept().map(str::to_owned);
-            let measured =
-                Measured { point: number, values: names.zip(point.values).collect(), report };
+            let measured = Measured { point: number, values: point.values, report };
             self.ended.fetch_add(1, Ordering::Relaxed);
             self.results.lock().unwrap_or_else(PoisonError::into_inner).push(measured);
         }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use farhaul_sim::{Plan, Problems, Protocol, Scenario};
+use farhaul_sim::{Plan, Point, Problems, Protocol, Scenario};
 
 fn plan(text: &str) -> Result<Plan, Problems> {
     Plan::parse(text, &[], None)
@@ -311,6 +311,10 @@ fn the_queue_takes_the_longest_round_trip_of_its_flows() {
     assert!((99..=102).contains(&far), "{far}");
 }
 
+fn values(point: &Point) -> String {
+    point.values.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn a_sweep_goes_through_all_values() {
     let text = format!(
@@ -321,10 +325,8 @@ fn a_sweep_goes_through_all_values() {
     assert_eq!(plan.swept().collect::<Vec<_>>(), ["rtt", "cc"]);
     assert_eq!((plan.seeds(), plan.points()), (2, 12));
     let points: Vec<_> = (0..12).map(|n| plan.point(n).unwrap()).collect();
-    let seen: Vec<(String, u64, u64)> = points
-        .iter()
-        .map(|point| (point.values.join(" "), point.repetition, point.scenario.seed))
-        .collect();
+    let seen: Vec<(String, u64, u64)> =
+        points.iter().map(|point| (values(point), point.repetition, point.scenario.seed)).collect();
     let expected = [
         ("10ms udt", 0, 5),
         ("10ms udt", 1, 6),
@@ -547,7 +549,7 @@ fn cases_are_variables_that_go_together() {
     assert_eq!(sweep.points(), 4);
     let at = |point| sweep.point(point).expect("a point");
     let (slow, fast) = (at(1), at(2));
-    assert_eq!((slow.values[0].as_str(), slow.values[1].as_str()), ("slow", "2ms"));
+    assert_eq!(values(&slow), "slow 2ms");
     assert_eq!((slow.scenario.duration.as_secs(), fast.scenario.duration.as_secs()), (1, 3));
     assert_eq!(fast.scenario.flows[0].name, "fast");
     let rate = fast.scenario.links[0].config.rate.expect("a rate");

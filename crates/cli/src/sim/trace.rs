@@ -123,8 +123,7 @@ impl TraceArgs {
         }
         let mut report = run.finish();
         report.wall_seconds = Some(began.elapsed().as_secs_f64());
-        let values = plan.swept().map(str::to_owned).zip(point.values).collect();
-        Ok(Some(Measured { point: number, values, report }))
+        Ok(Some(Measured { point: number, values: point.values, report }))
     }
 
     /// Opens the files, when everything has been checked, and has them written.

@@ -177,7 +177,7 @@ impl Names {
             if spec.on == Ground::Relay {
                 relay::check(&point.scenario)?;
             }
-            points.push(plan.swept().map(str::to_owned).zip(point.values).collect());
+            points.push(point.values);
             flows.extend(point.scenario.flows.into_iter().map(|flow| flow.name));
             links.extend(point.scenario.links.into_iter().map(|link| link.name));
         }

@@ -25,8 +25,8 @@ pub struct Plan {
 /// One run of a plan.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// The values of the swept variables, in the order of [`Plan::swept`].
-    pub values: Vec<String>,
+    /// The swept variables with their values, in the order of [`Plan::swept`].
+    pub values: Vec<(String, String)>,
     /// Which of the seeds, from 0.
     pub repetition: u64,
     /// What to simulate.
@@ -111,8 +111,7 @@ impl Plan {
         let (combination, repetition) = (number / self.seeds, number % self.seeds);
         let document = document(&self.text)?;
         let scenario = self.scenario(&document, combination, repetition).map_err(Problems::of)?;
-        let values = self.values(combination).into_iter().map(|(_, value)| value).collect();
-        Ok(Point { values, repetition, scenario })
+        Ok(Point { values: self.values(combination), repetition, scenario })
     }
 
     fn combinations(&self) -> u64 {
