@@ -58,6 +58,24 @@ impl Scenario {
         (0..self.flows.len()).filter(|n| unreachable(&self.flows[*n])).collect()
     }
 
+    /// The flows whose packets take no time to go there and back: nothing would limit them, and no
+    /// time would pass.
+    pub(crate) fn timeless(&self) -> Vec<usize> {
+        let network = self.bare_network();
+        let takes_time = |id: &LinkId| {
+            let config = &self.links[id.0 as usize].config;
+            config.first_rate().is_some() || !config.delay.is_zero()
+        };
+        let timeless = |flow: &FlowSpec| {
+            let (from, to) = (NodeId(flow.from as u32), NodeId(flow.to as u32));
+            let ways = [network.path(from, to), network.path(to, from)];
+            !matches!(flow.protocol, Protocol::Cbr { .. })
+                && ways.iter().all(Option::is_some)
+                && !ways.iter().flatten().flatten().any(takes_time)
+        };
+        (0..self.flows.len()).filter(|n| timeless(&self.flows[*n])).collect()
+    }
+
     /// For each link the longest round trip, by propagation, of the flows that take it in either
     /// direction; where there are none, that of the link itself.
     fn round_trips(&self) -> Vec<Duration> {

@@ -50,6 +50,10 @@ fn mistakes_are_named_with_their_lines() {
         (flow("protokol = \"udt\""), "line 9: [[flow]] has no key 'protokol'; did you mean"),
         (flow("colour = 1"), "has no key 'colour'; there are from, to, name"),
         (link("reverse = { dealy = \"1s\" }"), "line 6: reverse has no key 'dealy'; did you mean"),
+        (
+            LINK.replace("rate = \"10M\"", "rate = \"unlimited\"") + FLOW,
+            "line 6: nothing on the way takes time: give a link a rate or a delay",
+        ),
         (flow("messages = 1"), "line 9: 'messages' is a table: messages = { size = 1500 }"),
         (flow("messages = { every = \"1s\" }"), "line 9: messages needs 'size'"),
         (flow("messages = { size = 7 }"), "line 9: a message has from 8 to 1048576 bytes"),

@@ -129,6 +129,10 @@ fn read_all(reader: &Reader<'_>, document: &DeTable<'_>) -> Option<Scenario> {
         let message = format!("no links lead from '{from}' to '{to}' and back");
         reader.problem(&lines[flow], message);
     }
+    for flow in scenario.timeless() {
+        let message = "nothing on the way takes time: give a link a rate or a delay";
+        reader.problem(&lines[flow], message);
+    }
     Some(scenario)
 }
 
