@@ -115,7 +115,7 @@ fn list(args: &ListArgs) -> Result<()> {
             Listed { id, source, title, shows, minutes }
         })
         .collect();
-    output::emit(args.json, &listed, |listed| {
+    output::emit(args.json, &listed, |listed, out| {
         let columns = ["id", "source", "what it shows", "minutes"];
         let rows = listed.iter().map(|one| {
             let texts = [&one.id, &one.source, &one.title];
@@ -124,7 +124,8 @@ fn list(args: &ListArgs) -> Result<()> {
             row
         });
         let columns = columns.iter().map(|name| Column::new(*name, "")).collect();
-        println!("{}", Table { title: String::new(), columns, rows: rows.collect() }.text());
+        let table = Table { title: String::new(), columns, rows: rows.collect() };
+        writeln!(out, "{}", table.text())
     })
 }
 
@@ -197,23 +198,24 @@ fn make_report(args: &ReportArgs) -> Result<()> {
 }
 
 fn finish(summary: Summary, args: &CommonArgs) -> Result<()> {
-    output::emit(args.json, &summary, |summary| {
+    output::emit(args.json, &summary, |summary, out| {
         for outcome in &summary.outcomes {
-            println!("{}: {} ({})", outcome.id, outcome.title, outcome.source);
+            writeln!(out, "{}: {} ({})", outcome.id, outcome.title, outcome.source)?;
             for check in &outcome.checks {
-                println!("  {:9} {}: {}", check.verdict.shown(), check.what, check.measured);
+                writeln!(out, "  {:9} {}: {}", check.verdict.shown(), check.what, check.measured)?;
                 if !check.published.is_empty() {
-                    println!("            published: {}", check.published);
+                    writeln!(out, "            published: {}", check.published)?;
                 }
                 if check.verdict == Verdict::Explained {
-                    println!("            because: {}", check.reason);
+                    writeln!(out, "            because: {}", check.reason)?;
                 }
             }
         }
-        println!("{} files in {}", summary.files.len(), args.out.display());
+        writeln!(out, "{} files in {}", summary.files.len(), args.out.display())?;
         if let Some(page) = &summary.page {
-            println!("page: {}", page.display());
+            writeln!(out, "page: {}", page.display())?;
         }
+        Ok(())
     })?;
     let failed: Vec<&str> = summary
         .outcomes
