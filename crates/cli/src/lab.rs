@@ -145,6 +145,7 @@ fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
 }
 
 fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
+    make_folder(&args.out)?;
     let stop = stop_flag();
     let jobs = args.jobs.unwrap_or_else(sweep::processors);
     let options = Options { quick: args.quick, jobs, stop: &stop };
@@ -155,6 +156,14 @@ fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
         summary.outcomes.push(outcome);
     }
     Ok(summary)
+}
+
+/// Makes the folder for results, and tries whether files can be written there: to learn it after
+/// half an hour of simulation would be late.
+fn make_folder(folder: &Path) -> Result<()> {
+    let tried = std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
+    let unfit = |error| Usage(format!("cannot write into {}: {error}", folder.display()));
+    Ok(tried.map(drop).map_err(unfit)?)
 }
 
 fn run_one(experiment: &Experiment, options: &Options<'_>) -> Result<Outcome> {

@@ -89,6 +89,21 @@ fn an_unknown_experiment_is_bad_usage() {
 }
 
 #[test]
+fn a_folder_that_takes_no_files_is_told_before_anything_is_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("file"), "").expect("a file");
+    // All in full: half an hour.
+    for args in [&["run", "--all", "--out"][..], &["report", "--out"]] {
+        for out in ["file", "file/below", "/proc"] {
+            let ended = lab(folder.path(), &[args, &[out]].concat());
+            assert_eq!(ended.code, Some(2), "{out}: {}", ended.errors);
+            let message = format!("cannot write into {out}: ");
+            assert!(ended.errors.contains(&message), "{}", ended.errors);
+        }
+    }
+}
+
+#[test]
 fn a_report_takes_what_is_stored() {
     let folder = stored();
     let ended = lab(folder.path(), &["report", "--out", "."]);
