@@ -184,7 +184,9 @@ fn make_report(args: &ReportArgs) -> Result<()> {
     let common = &args.common;
     let stored = |experiment: &Experiment| {
         let path = common.out.join(format!("{}.json", experiment.id));
-        let fits = |outcome: &Outcome| !args.rerun && (common.quick || !outcome.quick);
+        let fits = |outcome: &Outcome| {
+            !args.rerun && outcome.id == experiment.id && (common.quick || !outcome.quick)
+        };
         Outcome::read(&path).ok().filter(fits)
     };
     let (mut outcomes, mut missing) = (Vec::new(), Vec::new());

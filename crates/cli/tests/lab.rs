@@ -125,6 +125,17 @@ fn a_failed_check_is_an_exit_code() {
 }
 
 #[test]
+fn a_result_of_another_experiment_is_not_taken() {
+    let folder = stored();
+    fs::copy(folder.path().join("gu-4-2.json"), folder.path().join("gu-4-8.json")).expect("a file");
+    let report = json(folder.path(), &["report", "--out", ".", "--json", "--quick"]);
+    let outcomes = report["outcomes"].as_array().expect("a list");
+    let of = |id: &str| outcomes.iter().filter(|one| one["id"] == id).collect::<Vec<_>>();
+    assert_eq!((of("gu-4-2").len(), of("gu-4-8").len()), (1, 1), "{report}");
+    assert_ne!(of("gu-4-8")[0]["title"], "stored");
+}
+
+#[test]
 fn a_reduced_result_is_not_taken_for_the_whole_one() {
     let folder = stored();
     store(folder.path(), "gu-4-8", &json!({"quick": true}));
