@@ -129,7 +129,7 @@ fn list(args: &ListArgs) -> Result<()> {
     })
 }
 
-/// The experiments of these ids; all without any.
+/// The experiments of these ids, each once; all without any.
 fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
     let all = catalogue();
     if ids.is_empty() {
@@ -137,11 +137,27 @@ fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
     }
     let find = |id: &String| {
         all.iter().find(|experiment| experiment.id == *id).cloned().ok_or_else(|| {
-            let message = format!("there is no experiment '{id}'; `farhaul lab list` shows all");
-            Usage(message).into()
+            let hint =
+                nearest(id, &all).map_or(String::new(), |id| format!("did you mean '{id}'? "));
+            Usage(format!("there is no experiment '{id}'; {hint}`farhaul lab list` shows all"))
         })
     };
-    ids.iter().map(find).collect()
+    let mut chosen: Vec<Experiment> = Vec::new();
+    for id in ids {
+        let experiment = find(id)?;
+        if chosen.iter().all(|other| other.id != experiment.id) {
+            chosen.push(experiment);
+        }
+    }
+    Ok(chosen)
+}
+
+/// The id that `word` is most like, in whatever case, if hardly more than a third of it is wrong.
+fn nearest<'a>(word: &str, all: &'a [Experiment]) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let distance = |id: &&str| strsim::damerau_levenshtein(&word, id);
+    let ids = all.iter().map(|experiment| experiment.id.as_str());
+    ids.min_by_key(distance).filter(|id| distance(id) <= 1 + id.len() / 3)
 }
 
 fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {

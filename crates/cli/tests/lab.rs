@@ -86,6 +86,22 @@ fn an_unknown_experiment_is_bad_usage() {
     let ended = lab(folder.path(), &["run", "gu-9-9"]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.errors.contains("there is no experiment 'gu-9-9'"), "{}", ended.errors);
+    for (word, hint) in [
+        ("GU-4-8", "; did you mean 'gu-4-8'? `"),
+        ("trust-teory", "; did you mean 'trust-theory'? `"),
+        ("weather", "; `farhaul lab list` shows all"),
+    ] {
+        let ended = lab(folder.path(), &["run", "gu-4-8", word]);
+        assert_eq!(ended.code, Some(2), "{word}");
+        assert!(ended.errors.contains(hint), "{}", ended.errors);
+    }
+}
+
+#[test]
+fn an_experiment_named_twice_is_run_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = ["run", "gu-3-time", "gu-3-time", "--quick", "--json"];
+    assert_eq!(json(folder.path(), &args)["outcomes"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
