@@ -193,21 +193,25 @@ fn run_one(experiment: &Experiment, options: &Options<'_>) -> Result<Outcome> {
 }
 
 fn write(outcome: &Outcome, folder: &Path) -> Result<Vec<PathBuf>> {
+    let replaces_full = || stored(folder, &outcome.id).is_some_and(|earlier| !earlier.quick);
+    if outcome.quick && replaces_full() {
+        eprintln!("{}: the reduced result replaces the full one", outcome.id);
+    }
     outcome.write(folder).with_context(|| format!("results of {}", outcome.id))
+}
+
+/// The result of that experiment in the folder, if there is one.
+fn stored(folder: &Path, id: &str) -> Option<Outcome> {
+    let outcome = Outcome::read(&folder.join(format!("{id}.json"))).ok()?;
+    Some(outcome).filter(|outcome| outcome.id == id)
 }
 
 fn make_report(args: &ReportArgs) -> Result<()> {
     let common = &args.common;
-    let stored = |experiment: &Experiment| {
-        let path = common.out.join(format!("{}.json", experiment.id));
-        let fits = |outcome: &Outcome| {
-            !args.rerun && outcome.id == experiment.id && (common.quick || !outcome.quick)
-        };
-        Outcome::read(&path).ok().filter(fits)
-    };
+    let fits = |outcome: &Outcome| !args.rerun && (common.quick || !outcome.quick);
     let (mut outcomes, mut missing) = (Vec::new(), Vec::new());
     for experiment in catalogue() {
-        match stored(&experiment) {
+        match stored(&common.out, &experiment.id).filter(fits) {
             Some(outcome) => outcomes.push(outcome),
             None => missing.push(experiment),
         }

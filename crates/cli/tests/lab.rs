@@ -105,6 +105,15 @@ fn an_experiment_named_twice_is_run_once() {
 }
 
 #[test]
+fn that_a_full_result_is_replaced_by_a_reduced_one_is_said() {
+    let folder = stored();
+    let run = || lab(folder.path(), &["run", "gu-3-time", "--quick", "--out", "."]).errors;
+    let said = "gu-3-time: the reduced result replaces the full one";
+    assert!(run().contains(said));
+    assert!(!run().contains(said), "it is reduced already");
+}
+
+#[test]
 fn a_folder_that_takes_no_files_is_told_before_anything_is_run() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("file"), "").expect("a file");
@@ -143,12 +152,13 @@ fn a_failed_check_is_an_exit_code() {
 #[test]
 fn a_result_of_another_experiment_is_not_taken() {
     let folder = stored();
-    fs::copy(folder.path().join("gu-4-2.json"), folder.path().join("gu-4-8.json")).expect("a file");
+    fs::copy(folder.path().join("gu-4-2.json"), folder.path().join("gu-3-time.json"))
+        .expect("a file");
     let report = json(folder.path(), &["report", "--out", ".", "--json", "--quick"]);
     let outcomes = report["outcomes"].as_array().expect("a list");
     let of = |id: &str| outcomes.iter().filter(|one| one["id"] == id).collect::<Vec<_>>();
-    assert_eq!((of("gu-4-2").len(), of("gu-4-8").len()), (1, 1), "{report}");
-    assert_ne!(of("gu-4-8")[0]["title"], "stored");
+    assert_eq!((of("gu-4-2").len(), of("gu-3-time").len()), (1, 1), "{report}");
+    assert_ne!(of("gu-3-time")[0]["title"], "stored");
 }
 
 #[test]
