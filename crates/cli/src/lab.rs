@@ -233,7 +233,10 @@ fn finish(summary: Summary, args: &CommonArgs) -> Result<()> {
         for outcome in &summary.outcomes {
             writeln!(out, "{}: {} ({})", outcome.id, outcome.title, outcome.source)?;
             for check in &outcome.checks {
-                writeln!(out, "  {:9} {}: {}", check.verdict.shown(), check.what, check.measured)?;
+                let bound = &check.tolerance;
+                let bound = if bound.is_empty() { String::new() } else { format!(" ({bound})") };
+                let verdict = check.verdict.shown();
+                writeln!(out, "  {verdict:9} {}{bound}: {}", check.what, check.measured)?;
                 if !check.published.is_empty() {
                     writeln!(out, "            published: {}", check.published)?;
                 }

@@ -141,12 +141,16 @@ fn a_report_takes_what_is_stored() {
 #[test]
 fn a_failed_check_is_an_exit_code() {
     let folder = stored();
-    let fails = json!({"checks": [{"what": "a rate", "measured": "0", "verdict": "fail"}]});
+    let fails = json!({"checks": [
+        {"what": "a rate", "measured": "0", "tolerance": "at least 1", "verdict": "fail"},
+        {"what": "another", "measured": "0", "verdict": "fail"},
+    ]});
     store(folder.path(), "gu-4-8", &fails);
     let ended = lab(folder.path(), &["report", "--out", "."]);
     assert_eq!(ended.code, Some(4), "{}", ended.errors);
     assert!(ended.errors.contains("not as expected: gu-4-8"), "{}", ended.errors);
-    assert!(ended.out.contains("FAIL      a rate: 0"), "{}", ended.out);
+    assert!(ended.out.contains("FAIL      a rate (at least 1): 0\n"), "{}", ended.out);
+    assert!(ended.out.contains("FAIL      another: 0\n"), "{}", ended.out);
 }
 
 #[test]
