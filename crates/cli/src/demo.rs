@@ -115,7 +115,7 @@ pub fn run(args: &DemoArgs) -> Result<()> {
         Err(_) if stop.is_set() => return Err(exit::interrupted().into()),
         done => done?,
     };
-    output::emit(args.json, &report, Report::print)?;
+    output::emit(args.json, &report, Report::show)?;
     if report.verified {
         return Ok(());
     }

@@ -115,7 +115,7 @@ fn list(args: &ListArgs) -> Result<()> {
             Listed { id, source, title, shows, minutes }
         })
         .collect();
-    output::emit(args.json, &listed, |listed| {
+    output::emit(args.json, &listed, |listed, out| {
         let columns = ["id", "source", "what it shows", "minutes"];
         let rows = listed.iter().map(|one| {
             let texts = [&one.id, &one.source, &one.title];
@@ -124,11 +124,12 @@ fn list(args: &ListArgs) -> Result<()> {
             row
         });
         let columns = columns.iter().map(|name| Column::new(*name, "")).collect();
-        println!("{}", Table { title: String::new(), columns, rows: rows.collect() }.text());
+        let table = Table { title: String::new(), columns, rows: rows.collect() };
+        writeln!(out, "{}", table.text())
     })
 }
 
-/// The experiments of these ids; all without any.
+/// The experiments of these ids, each once; all without any.
 fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
     let all = catalogue();
     if ids.is_empty() {
@@ -136,14 +137,31 @@ fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
     }
     let find = |id: &String| {
         all.iter().find(|experiment| experiment.id == *id).cloned().ok_or_else(|| {
-            let message = format!("there is no experiment '{id}'; `farhaul lab list` shows all");
-            Usage(message).into()
+            let hint =
+                nearest(id, &all).map_or(String::new(), |id| format!("did you mean '{id}'? "));
+            Usage(format!("there is no experiment '{id}'; {hint}`farhaul lab list` shows all"))
         })
     };
-    ids.iter().map(find).collect()
+    let mut chosen: Vec<Experiment> = Vec::new();
+    for id in ids {
+        let experiment = find(id)?;
+        if chosen.iter().all(|other| other.id != experiment.id) {
+            chosen.push(experiment);
+        }
+    }
+    Ok(chosen)
+}
+
+/// The id that `word` is most like, in whatever case, if hardly more than a third of it is wrong.
+fn nearest<'a>(word: &str, all: &'a [Experiment]) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let distance = |id: &&str| strsim::damerau_levenshtein(&word, id);
+    let ids = all.iter().map(|experiment| experiment.id.as_str());
+    ids.min_by_key(distance).filter(|id| distance(id) <= 1 + id.len() / 3)
 }
 
 fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
+    make_folder(&args.out)?;
     let stop = stop_flag();
     let jobs = args.jobs.unwrap_or_else(sweep::processors);
     let options = Options { quick: args.quick, jobs, stop: &stop };
@@ -154,6 +172,14 @@ fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
         summary.outcomes.push(outcome);
     }
     Ok(summary)
+}
+
+/// Makes the folder for results, and tries whether files can be written there: to learn it after
+/// half an hour of simulation would be late.
+fn make_folder(folder: &Path) -> Result<()> {
+    let tried = std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
+    let unfit = |error| Usage(format!("cannot write into {}: {error}", folder.display()));
+    Ok(tried.map(drop).map_err(unfit)?)
 }
 
 fn run_one(experiment: &Experiment, options: &Options<'_>) -> Result<Outcome> {
@@ -167,19 +193,25 @@ fn run_one(experiment: &Experiment, options: &Options<'_>) -> Result<Outcome> {
 }
 
 fn write(outcome: &Outcome, folder: &Path) -> Result<Vec<PathBuf>> {
+    let replaces_full = || stored(folder, &outcome.id).is_some_and(|earlier| !earlier.quick);
+    if outcome.quick && replaces_full() {
+        eprintln!("{}: the reduced result replaces the full one", outcome.id);
+    }
     outcome.write(folder).with_context(|| format!("results of {}", outcome.id))
+}
+
+/// The result of that experiment in the folder, if there is one.
+fn stored(folder: &Path, id: &str) -> Option<Outcome> {
+    let outcome = Outcome::read(&folder.join(format!("{id}.json"))).ok()?;
+    Some(outcome).filter(|outcome| outcome.id == id)
 }
 
 fn make_report(args: &ReportArgs) -> Result<()> {
     let common = &args.common;
-    let stored = |experiment: &Experiment| {
-        let path = common.out.join(format!("{}.json", experiment.id));
-        let fits = |outcome: &Outcome| !args.rerun && (common.quick || !outcome.quick);
-        Outcome::read(&path).ok().filter(fits)
-    };
+    let fits = |outcome: &Outcome| !args.rerun && (common.quick || !outcome.quick);
     let (mut outcomes, mut missing) = (Vec::new(), Vec::new());
     for experiment in catalogue() {
-        match stored(&experiment) {
+        match stored(&common.out, &experiment.id).filter(fits) {
             Some(outcome) => outcomes.push(outcome),
             None => missing.push(experiment),
         }
@@ -197,23 +229,27 @@ fn make_report(args: &ReportArgs) -> Result<()> {
 }
 
 fn finish(summary: Summary, args: &CommonArgs) -> Result<()> {
-    output::emit(args.json, &summary, |summary| {
+    output::emit(args.json, &summary, |summary, out| {
         for outcome in &summary.outcomes {
-            println!("{}: {} ({})", outcome.id, outcome.title, outcome.source);
+            writeln!(out, "{}: {} ({})", outcome.id, outcome.title, outcome.source)?;
             for check in &outcome.checks {
-                println!("  {:9} {}: {}", check.verdict.shown(), check.what, check.measured);
+                let bound = &check.tolerance;
+                let bound = if bound.is_empty() { String::new() } else { format!(" ({bound})") };
+                let verdict = check.verdict.shown();
+                writeln!(out, "  {verdict:9} {}{bound}: {}", check.what, check.measured)?;
                 if !check.published.is_empty() {
-                    println!("            published: {}", check.published);
+                    writeln!(out, "            published: {}", check.published)?;
                 }
                 if check.verdict == Verdict::Explained {
-                    println!("            because: {}", check.reason);
+                    writeln!(out, "            because: {}", check.reason)?;
                 }
             }
         }
-        println!("{} files in {}", summary.files.len(), args.out.display());
+        writeln!(out, "{} files in {}", summary.files.len(), args.out.display())?;
         if let Some(page) = &summary.page {
-            println!("page: {}", page.display());
+            writeln!(out, "page: {}", page.display())?;
         }
+        Ok(())
     })?;
     let failed: Vec<&str> = summary
         .outcomes

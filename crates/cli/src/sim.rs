@@ -183,14 +183,18 @@ fn simulate(args: &RunArgs) -> Result<()> {
         }
         (None, _) => None,
     };
-    let out: &mut dyn Write =
-        if args.trace.takes_stdout() { &mut io::stderr() } else { &mut io::stdout() };
-    let end = finish(args.scenario.name(), measured, plot, args.json, out);
-    end.or_else(|error| match error.downcast_ref::<io::Error>().map(io::Error::kind) {
-        // Whoever read it has seen enough.
-        Some(io::ErrorKind::BrokenPipe) => Ok(()),
-        _ => Err(error),
-    })
+    let table = sweep::summary(&args.scenario.name(), &measured);
+    if let ([only], true) = (measured.as_slice(), args.json) {
+        // One run is its report, and which run of the plan it was.
+        return output::emit(true, only, |_, _| Ok(()));
+    }
+    let result = SweepResult { scenario: args.scenario.name(), points: measured, table, plot };
+    if args.trace.takes_stdout() {
+        // If nobody reads this, there is no place left to say so.
+        result.show(&mut io::stderr()).ok();
+        return Ok(());
+    }
+    output::emit(args.json, &result, SweepResult::show)
 }
 
 /// Runs `points` with a bar or a line of progress now and then, on standard error.
@@ -215,31 +219,17 @@ fn write_figure(path: &Path, figure: &farhaul_lab::chart::Figure) -> Result<()> 
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// `out`: for a person; JSON goes to standard output.
-fn finish(
-    name: String,
-    measured: Vec<Measured>,
-    plot: Option<PathBuf>,
-    json: bool,
-    out: &mut dyn Write,
-) -> Result<()> {
-    let table = sweep::summary(&name, &measured);
-    if let ([only], true) = (measured.as_slice(), json) {
-        // One run is its report, and which run of the plan it was.
-        return output::emit(true, only, |_| ());
+impl SweepResult {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self.points.as_slice() {
+            [only] => show::report(out, &only.report)?,
+            _ => writeln!(out, "{}", self.table.text())?,
+        }
+        match &self.plot {
+            Some(plot) => writeln!(out, "plot: {}", plot.display()),
+            None => Ok(()),
+        }
     }
-    let result = SweepResult { scenario: name, points: measured, table, plot };
-    if json {
-        return output::emit(true, &result, |_| ());
-    }
-    match result.points.as_slice() {
-        [only] => show::report(out, &only.report)?,
-        _ => writeln!(out, "{}", result.table.text())?,
-    }
-    if let Some(plot) = &result.plot {
-        writeln!(out, "plot: {}", plot.display())?;
-    }
-    Ok(())
 }
 
 fn check(args: &CheckArgs) -> Result<()> {
@@ -255,14 +245,15 @@ fn check(args: &CheckArgs) -> Result<()> {
         flows: first.flows.len(),
         duration_s: first.duration.as_secs_f64(),
     };
-    output::emit(args.json, &checked, |checked| {
+    output::emit(args.json, &checked, |checked, out| {
         let Checked { scenario, points, nodes, links, flows, duration_s, .. } = checked;
-        println!("{scenario}: {nodes} nodes, {links} links, {flows} flows, {duration_s} s");
+        writeln!(out, "{scenario}: {nodes} nodes, {links} links, {flows} flows, {duration_s} s")?;
         if *points > 1 {
             let over = checked.variables.join(", ");
             let over = if over.is_empty() { String::new() } else { format!(" over {over}") };
-            println!("{points} runs{over}, {} of each", checked.seeds);
+            writeln!(out, "{points} runs{over}, {} of each", checked.seeds)?;
         }
+        Ok(())
     })
 }
 
@@ -287,5 +278,5 @@ fn gather(args: &GatherArgs) -> Result<()> {
     let title = || measured.first().map_or(String::new(), |first| first.report.title.clone());
     let name = args.name.clone().unwrap_or_else(title);
     let table = sweep::summary(&name, &measured);
-    output::emit(args.json, &table, |table| println!("{}", table.text()))
+    output::emit(args.json, &table, |table, out| writeln!(out, "{}", table.text()))
 }

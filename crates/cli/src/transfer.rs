@@ -1,7 +1,7 @@
 //! `farhaul send` and `farhaul recv`: files and trees over one connection, verified.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -149,8 +149,9 @@ impl TransferReport {
         }
     }
 
-    fn print(&self) {
-        println!(
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
             "{} {} files, {} directories, {} links, {} in {:.1} s ({}), verified",
             if self.role == "sender" { "sent" } else { "received" },
             self.files,
@@ -159,7 +160,7 @@ impl TransferReport {
             show_size(self.bytes),
             self.seconds,
             show_rate(self.bits_per_second)
-        );
+        )
     }
 }
 
@@ -200,7 +201,7 @@ pub fn send(args: &SendArgs) -> Result<()> {
     // so; it may even have closed first.
     let _ = connection.close();
     let shown =
-        report.map_or(Ok(()), |report| output::emit(args.json, &report, TransferReport::print));
+        report.map_or(Ok(()), |report| output::emit(args.json, &report, TransferReport::show));
     result.and(shown)
 }
 
@@ -340,7 +341,7 @@ fn receive_one(
     let shown = report.map_or(Ok(()), |report| match (args.json, args.once) {
         // One of many: a line each.
         (true, false) => output::emit_line(&report),
-        (json, _) => output::emit(json, &report, TransferReport::print),
+        (json, _) => output::emit(json, &report, TransferReport::show),
     });
     (greeting.heard, result.and(shown))
 }

@@ -1,5 +1,6 @@
 //! `farhaul wan relay`: a path of a given rate, delay, queue and loss, made of real packets.
 
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,7 +169,7 @@ pub fn run(command: &WanCommand) -> Result<()> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let stats = relay.stop()?;
-    output::emit(args.json, &RelayReport::from(&stats), RelayReport::print)
+    output::emit(args.json, &RelayReport::from(&stats), RelayReport::show)
 }
 
 fn peer_port(text: &str) -> Result<PeerPort> {
@@ -256,9 +257,10 @@ impl From<&DirectionStats> for Direction {
 }
 
 impl RelayReport {
-    fn print(&self) {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         for (name, way) in [("forward ", &self.forward), ("backward", &self.backward)] {
-            println!(
+            writeln!(
+                out,
                 "{name}: {} of {} datagrams passed, dropped {} queue, {} early, {} loss, {} blackout; \
                  {} reordered, {} duplicated, {} corrupted; queue up to {} packets",
                 way.sent,
@@ -271,13 +273,15 @@ impl RelayReport {
                 way.duplicated,
                 way.corrupted,
                 way.queue_packets_max
-            );
+            )?;
             if way.overflowed > 0 {
-                println!(
+                writeln!(
+                    out,
                     "{name}: the machine is too slow: {} datagrams were lost before the relay could read them",
                     way.overflowed
-                );
+                )?;
             }
         }
+        Ok(())
     }
 }

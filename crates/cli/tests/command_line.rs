@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::process::{Ended, Process};
 use common::{free_addresses, skip};
@@ -180,6 +180,30 @@ fn a_report_that_cannot_be_printed_does_not_hide_that_the_transfer_failed() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("could not be moved"), "{errors}");
     receiver.finish();
+}
+
+/// What `farhaul` with these arguments returns and says, with `out` as its standard output.
+fn printing_to(out: impl Into<Stdio>, args: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    let output = command.args(args).stdout(out).output().expect("it starts");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn standard_output_that_takes_nothing() {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/one-flow.toml");
+    for args in [&["lab", "list"][..], &["lab", "list", "--json"], &["sim", "check", scenario]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        assert_eq!(printing_to(writer, args), (Some(0), String::new()), "{args:?}");
+        let Ok(full) = fs::OpenOptions::new().write(true).open("/dev/full") else {
+            skip!("no /dev/full");
+        };
+        let (code, errors) = printing_to(full, args);
+        assert_eq!(code, Some(1), "{args:?}: {errors}");
+        assert!(errors.starts_with("farhaul: cannot write to standard output: "), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
 }
 
 #[test]

@@ -86,6 +86,46 @@ fn an_unknown_experiment_is_bad_usage() {
     let ended = lab(folder.path(), &["run", "gu-9-9"]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.errors.contains("there is no experiment 'gu-9-9'"), "{}", ended.errors);
+    for (word, hint) in [
+        ("GU-4-8", "; did you mean 'gu-4-8'? `"),
+        ("trust-teory", "; did you mean 'trust-theory'? `"),
+        ("weather", "; `farhaul lab list` shows all"),
+    ] {
+        let ended = lab(folder.path(), &["run", "gu-4-8", word]);
+        assert_eq!(ended.code, Some(2), "{word}");
+        assert!(ended.errors.contains(hint), "{}", ended.errors);
+    }
+}
+
+#[test]
+fn an_experiment_named_twice_is_run_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = ["run", "gu-3-time", "gu-3-time", "--quick", "--json"];
+    assert_eq!(json(folder.path(), &args)["outcomes"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn that_a_full_result_is_replaced_by_a_reduced_one_is_said() {
+    let folder = stored();
+    let run = || lab(folder.path(), &["run", "gu-3-time", "--quick", "--out", "."]).errors;
+    let said = "gu-3-time: the reduced result replaces the full one";
+    assert!(run().contains(said));
+    assert!(!run().contains(said), "it is reduced already");
+}
+
+#[test]
+fn a_folder_that_takes_no_files_is_told_before_anything_is_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("file"), "").expect("a file");
+    // All in full: half an hour.
+    for args in [&["run", "--all", "--out"][..], &["report", "--out"]] {
+        for out in ["file", "file/below", "/proc"] {
+            let ended = lab(folder.path(), &[args, &[out]].concat());
+            assert_eq!(ended.code, Some(2), "{out}: {}", ended.errors);
+            let message = format!("cannot write into {out}: ");
+            assert!(ended.errors.contains(&message), "{}", ended.errors);
+        }
+    }
 }
 
 #[test]
@@ -101,12 +141,28 @@ fn a_report_takes_what_is_stored() {
 #[test]
 fn a_failed_check_is_an_exit_code() {
     let folder = stored();
-    let fails = json!({"checks": [{"what": "a rate", "measured": "0", "verdict": "fail"}]});
+    let fails = json!({"checks": [
+        {"what": "a rate", "measured": "0", "tolerance": "at least 1", "verdict": "fail"},
+        {"what": "another", "measured": "0", "verdict": "fail"},
+    ]});
     store(folder.path(), "gu-4-8", &fails);
     let ended = lab(folder.path(), &["report", "--out", "."]);
     assert_eq!(ended.code, Some(4), "{}", ended.errors);
     assert!(ended.errors.contains("not as expected: gu-4-8"), "{}", ended.errors);
-    assert!(ended.out.contains("FAIL      a rate: 0"), "{}", ended.out);
+    assert!(ended.out.contains("FAIL      a rate (at least 1): 0\n"), "{}", ended.out);
+    assert!(ended.out.contains("FAIL      another: 0\n"), "{}", ended.out);
+}
+
+#[test]
+fn a_result_of_another_experiment_is_not_taken() {
+    let folder = stored();
+    fs::copy(folder.path().join("gu-4-2.json"), folder.path().join("gu-3-time.json"))
+        .expect("a file");
+    let report = json(folder.path(), &["report", "--out", ".", "--json", "--quick"]);
+    let outcomes = report["outcomes"].as_array().expect("a list");
+    let of = |id: &str| outcomes.iter().filter(|one| one["id"] == id).collect::<Vec<_>>();
+    assert_eq!((of("gu-4-2").len(), of("gu-3-time").len()), (1, 1), "{report}");
+    assert_ne!(of("gu-3-time")[0]["title"], "stored");
 }
 
 #[test]

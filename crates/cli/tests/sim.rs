@@ -149,6 +149,24 @@ fn what_is_checked() {
 }
 
 #[test]
+fn a_law_that_there_is_not_is_one_mistake() {
+    let directory = directory();
+    let text = fs::read_to_string(directory.path().join("one.toml")).expect("a file");
+    let flows = [
+        "options = { packet_size = 1000 }\narrivals = 3\nprotocol = \"tcp-cubic\"",
+        "options = { mss = 1000 }\nmessages = { size = 500 }",
+    ];
+    for flow in flows {
+        let flow = format!("[[flow]]\nfrom = \"a\"\nto = \"b\"\n{flow}\ncc = \"none-such\"\n");
+        fs::write(directory.path().join("law.toml"), format!("{text}{flow}")).expect("a file");
+        let errors = sim(directory.path(), &["check", "law.toml"]).errors;
+        assert!(errors.contains("none-such"), "{errors}");
+        // That the file cannot be run, and why.
+        assert_eq!(errors.lines().count(), 2, "{errors}");
+    }
+}
+
+#[test]
 fn exit_codes() {
     let directory = directory();
     let at = directory.path();

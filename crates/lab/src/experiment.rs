@@ -25,8 +25,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 pub use catalogue::catalogue;
-use data::Version;
 pub use data::{Experiment, Ground};
+use data::{PlanSpec, Version};
 
 use crate::relay;
 use crate::report::Outcome;
@@ -38,7 +38,7 @@ const REPEATS: u32 = 3;
 /// How an experiment is run.
 #[derive(Debug)]
 pub struct Options<'a> {
-    /// The reduced version, for a quick look.
+    /// The reduced version, for a quick look, of experiments that have one.
     pub quick: bool,
     /// Runs at the same time.
     pub jobs: usize,
@@ -61,7 +61,8 @@ impl Experiment {
         watch: &(dyn Fn(&str, Progress) + Sync),
     ) -> Result<Option<Outcome>, String> {
         let began = Instant::now();
-        let version = if options.quick { Version::Reduced } else { Version::Full };
+        let quick = options.quick && self.is_reducible();
+        let version = if quick { Version::Reduced } else { Version::Full };
         let mut runs = Runs::new();
         let mut notes = self.notes.clone();
         for spec in &self.plan {
@@ -73,7 +74,7 @@ impl Experiment {
                     sweep::run(&plan, &points, options.jobs, &watch, options.stop)
                 }
                 Ground::Relay => {
-                    let repeats = if options.quick { 1 } else { REPEATS };
+                    let repeats = if quick { 1 } else { REPEATS };
                     let done = relay::run(&plan, repeats, &watch, options.stop)?;
                     done.map(|real| {
                         notes.extend(real.notes);
@@ -86,8 +87,7 @@ impl Experiment {
                 Some(measured) => drop(runs.insert(spec.name.clone(), measured)),
             }
         }
-        let quick = if options.quick { " --quick" } else { "" };
-        if options.quick {
+        if quick {
             notes.push(
                 "The reduced version: fewer points and less time than the source had.".into(),
             );
@@ -101,10 +101,16 @@ impl Experiment {
             tables: draw::tables(self, &runs),
             checks: judge::checks(self, &runs, version),
             notes,
-            quick: options.quick,
-            command: format!("farhaul lab run {}{quick}", self.id),
+            quick,
+            command: format!("farhaul lab run {}{}", self.id, if quick { " --quick" } else { "" }),
             seconds: began.elapsed().as_secs_f64(),
         }))
+    }
+
+    /// Whether its reduced version is another than the full one.
+    fn is_reducible(&self) -> bool {
+        let shorter = |plan: &PlanSpec| !plan.quick.is_empty() || plan.on == Ground::Relay;
+        self.plan.iter().any(shorter) || self.check.iter().any(|check| check.version.is_some())
     }
 
     /// Whether the file is well-formed, in both versions, as far as can be told without running it:
@@ -116,5 +122,24 @@ impl Experiment {
         [Version::Full, Version::Reduced]
             .into_iter()
             .try_for_each(|version| well_formed::check(self, version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_experiment_is_reducible_if_its_plans_or_checks_are() {
+        let reducible = |more: &str| {
+            let text = format!("id = ''\nsource = ''\ntitle = ''\nshows = ''\nminutes = 1\n{more}");
+            Experiment::parse(&text).expect("a file").is_reducible()
+        };
+        let plan = "[[plan]]\nname = 'main'\nscenario = ''\n";
+        let check = "[[check]]\nwhat = ''\nmetric = 'tracking'\nat_least = 1\n";
+        assert!(!reducible(&format!("{plan}{check}")));
+        assert!(reducible(&format!("{plan}quick = {{ rate = '1M' }}\n{check}")));
+        assert!(reducible(&format!("{plan}on = 'relay'\n{check}")));
+        assert!(reducible(&format!("{plan}{check}version = 'full'\n")));
     }
 }

@@ -122,18 +122,19 @@ impl Outcome {
     }
 
     /// Writes `ID.json`, for each chart `ID.svg` and `ID.png`, for each table `ID.csv`; those after
-    /// the first are `ID-2.svg` and so on. The folder is made if there is none. Returns what was
-    /// written, `ID.json` first.
+    /// the first are `ID-2.svg` and so on. The folder is made if there is none. If it has an earlier
+    /// `ID.json`, the pictures and tables of that one which are not written anew are removed. Returns
+    /// what was written, `ID.json` first.
     ///
     /// # Errors
     /// If the name is unfit for files, before anything is written, or if the system refuses.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
         self.check_name()?;
         fs::create_dir_all(folder).map_err(|source| FileError::io(folder, source))?;
+        let earlier = Outcome::read(&self.file(folder, 0, "json"));
         let mut written = Vec::new();
         let mut write = |index: usize, ending: &str, data: &[u8]| {
-            let number = if index == 0 { String::new() } else { format!("-{}", index + 1) };
-            let path = folder.join(format!("{}{number}.{ending}", self.id));
+            let path = self.file(folder, index, ending);
             fs::write(&path, data).map_err(|source| FileError::io(&path, source))?;
             written.push(path);
             Ok(())
@@ -146,7 +147,33 @@ impl Outcome {
         for (index, table) in self.tables.iter().enumerate() {
             write(index, "csv", table.csv().as_bytes())?;
         }
+        if let Ok(earlier) = earlier {
+            self.remove_others(folder, &earlier)?;
+        }
         Ok(written)
+    }
+
+    /// Removes the files of the pictures and tables that `earlier` had and this outcome has not.
+    fn remove_others(&self, folder: &Path, earlier: &Outcome) -> Result<(), FileError> {
+        let charts = || self.charts.len()..earlier.charts.len();
+        let pictures = ["svg", "png"].into_iter().flat_map(|end| charts().map(move |n| (n, end)));
+        let tables = (self.tables.len()..earlier.tables.len()).map(|n| (n, "csv"));
+        for (index, ending) in pictures.chain(tables) {
+            let path = self.file(folder, index, ending);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(FileError::io(&path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of its file with that ending and number, from 0.
+    fn file(&self, folder: &Path, index: usize, ending: &str) -> PathBuf {
+        let number = if index == 0 { String::new() } else { format!("-{}", index + 1) };
+        folder.join(format!("{}{number}.{ending}", self.id))
     }
 
     /// Reads what [`write`](Self::write) has written as `ID.json`.
@@ -177,6 +204,8 @@ impl FileError {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::chart::{Axis, Chart, Grid, Panels, Reference, Series};
     use crate::table::{Cell, Column};
@@ -270,6 +299,28 @@ pub(crate) mod tests {
         );
         let read = Outcome::read(&written[0]).unwrap();
         assert_eq!(read.json(), outcome().json());
+    }
+
+    #[test]
+    fn what_an_earlier_outcome_has_left_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = || -> BTreeSet<String> {
+            let files = fs::read_dir(folder.path()).unwrap();
+            files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        let others = ["figure-4-2-4.svg", "figure-4-21.svg", "figure-4-2.txt", "figure-4-2-2.csv"];
+        for other in others {
+            fs::write(folder.path().join(other), "").unwrap();
+        }
+        outcome().write(folder.path()).unwrap();
+        assert_eq!(names().len(), 8 + others.len());
+        let mut less = outcome();
+        less.charts.truncate(1);
+        less.tables.clear();
+        less.write(folder.path()).unwrap();
+        let own = ["figure-4-2.json", "figure-4-2.svg", "figure-4-2.png"];
+        let expected = own.into_iter().chain(others).map(str::to_owned).collect();
+        assert_eq!(names(), expected);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -96,8 +97,8 @@ impl Report {
     }
 
     /// For a person.
-    pub fn print(&self) {
-        print!("{}", self.text());
+    pub fn show(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        out.write_all(self.text().as_bytes())
     }
 
     fn text(&self) -> String {

@@ -92,7 +92,7 @@ fn measured(
     // Threads that still read or write end by this.
     data.iter().for_each(Channel::abort);
     if done.is_err() && running.is_interrupted() {
-        output::emit(args.json, &report, Report::print)?;
+        output::emit(args.json, &report, Report::show)?;
     }
     done.map(|()| report)
 }

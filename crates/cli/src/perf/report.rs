@@ -1,5 +1,6 @@
 //! What a test has measured.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -260,15 +261,16 @@ fn print_interval(row: &Interval) {
 
 impl Report {
     /// For a person.
-    pub fn print(&self) {
-        println!(
+    pub fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
             "{} {}: {} in {:.2} s, {}",
             self.protocol,
             self.role,
             show_size(self.bytes),
             self.seconds,
             show_rate(self.bits_per_second)
-        );
+        )?;
         let cpu = self.cpu.user_s + self.cpu.system_s;
         if self.bytes > 0 {
             let mut line = format!("  cpu {cpu:.2} s ({:.2} s/GB)", cpu * 1e9 / self.bytes as f64);
@@ -278,10 +280,11 @@ impl Report {
             if let Some(Packets { retransmitted, sent, .. }) = &self.packets {
                 line += &format!(", retransmitted {retransmitted} of {sent} packets");
             }
-            println!("{line}");
+            writeln!(out, "{line}")?;
         }
-        if let Some(peer) = &self.peer {
-            peer.print();
+        match &self.peer {
+            Some(peer) => peer.show(out),
+            None => Ok(()),
         }
     }
 }

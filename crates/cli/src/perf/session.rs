@@ -90,7 +90,7 @@ fn serve_test(
     let report = measure::test(args, running, &mut control, &data, request, request.reverse)?;
     send_line(&mut control, &report)?;
     control.close().ok();
-    output::emit(args.json, &report, Report::print)
+    output::emit(args.json, &report, Report::show)
 }
 
 fn ask_for_test(args: &PerfArgs, running: &Running, connector: &Connector<'_>) -> Result<()> {
@@ -121,12 +121,12 @@ fn ask_for_test(args: &PerfArgs, running: &Running, connector: &Connector<'_>) -
     let result: Report = receive_line(&mut control)?;
     report.peer = Some(Box::new(result));
     control.close().ok();
-    output::emit(args.json, &report, Report::print)
+    output::emit(args.json, &report, Report::show)
 }
 
 fn raw(args: &PerfArgs, running: &Running, channel: Channel) -> Result<()> {
     let report = measure::raw(args, running, channel)?;
-    output::emit(args.json, &report, Report::print)
+    output::emit(args.json, &report, Report::show)
 }
 
 /// The error for a peer that did not answer to a request as it should.

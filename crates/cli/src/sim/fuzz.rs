@@ -1,6 +1,7 @@
 //! `farhaul sim fuzz`: random scenarios, and what must hold in each.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -68,7 +69,7 @@ struct Failure {
 pub fn run(args: &FuzzArgs) -> Result<()> {
     if args.write {
         for seed in args.seed..args.seed.saturating_add(args.runs) {
-            println!("{}", write(args, seed)?.display());
+            output::print(format!("{}\n", write(args, seed)?.display()).as_bytes())?;
         }
         return Ok(());
     }
@@ -117,7 +118,7 @@ pub fn run(args: &FuzzArgs) -> Result<()> {
         failure.scenario = write(args, failure.seed)?;
     }
     found.wall_seconds = began.elapsed().as_secs_f64();
-    output::emit(args.json, &found, print)?;
+    output::emit(args.json, &found, show)?;
     match found.failures.len() {
         0 => Ok(()),
         count => {
@@ -127,18 +128,19 @@ pub fn run(args: &FuzzArgs) -> Result<()> {
     }
 }
 
-fn print(found: &Fuzzed) {
+fn show(found: &Fuzzed, out: &mut dyn Write) -> io::Result<()> {
     let Fuzzed { runs, events, packets, bytes, simulated_s, wall_seconds, .. } = found;
     for Failure { seed, what, command, scenario } in &found.failures {
-        println!("seed {seed}: {what}");
-        println!("  again: {command}\n  scenario: {}", scenario.display());
+        writeln!(out, "seed {seed}: {what}")?;
+        writeln!(out, "  again: {command}\n  scenario: {}", scenario.display())?;
     }
     let bytes = units::show_size(*bytes);
-    println!(
+    writeln!(
+        out,
         "{runs} random scenarios, each run twice: {} failed; {simulated_s:.0} s simulated in \
          {wall_seconds:.1} s, {bytes} delivered, {packets} packets, {events} events",
         found.failures.len()
-    );
+    )
 }
 
 /// Writes the scenario of `seed`, so that `sim run` can show it.

@@ -33,8 +33,8 @@ pub const TICK: Lettering = Lettering::new(13.0, INK);
 const NOTE: Lettering = Lettering::new(12.0, REFERENCE);
 
 /// Colours that the colour-blind can tell apart too (Okabe and Ito, 2008), without the yellow that
-/// is lost on white.
-const PALETTE: [Colour; 7] = [
+/// is lost on white; after those seven, wine, olive (Tol, 2021) and grey.
+const PALETTE: [Colour; 10] = [
     Colour(0x00, 0x72, 0xb2),
     Colour(0xd5, 0x5e, 0x00),
     Colour(0x00, 0x9e, 0x73),
@@ -42,6 +42,9 @@ const PALETTE: [Colour; 7] = [
     Colour(0xe6, 0x9f, 0x00),
     Colour(0x56, 0xb4, 0xe9),
     Colour(0x22, 0x22, 0x22),
+    Colour(0x88, 0x22, 0x55),
+    Colour(0x99, 0x99, 0x33),
+    Colour(0x99, 0x99, 0x99),
 ];
 
 /// Marks, told apart without colours.
@@ -527,6 +530,15 @@ mod tests {
         assert_eq!(text.matches("stroke=\"#d55e00\"").count(), 2, "{text}");
         assert_eq!(text.matches("polygon").count(), 2 * 3, "{text}");
         assert_readable(&chart(&example()));
+    }
+
+    #[test]
+    fn ten_curves_have_ten_colours() {
+        let line = Series::line("", Vec::new());
+        let colour = |index| Look::of(&line, index).colour;
+        for index in 0..10 {
+            assert!((0..index).all(|other| colour(other) != colour(index)), "{index}");
+        }
     }
 
     #[test]

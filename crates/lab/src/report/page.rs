@@ -40,8 +40,8 @@ fn index(out: &mut String, outcomes: &[Outcome]) {
         count(Verdict::Fail)
     );
     out.push_str(
-        "<div class=\"wide\"><table class=\"index\">\n<thead><tr><th scope=\"col\">Source</th>\
-         <th scope=\"col\">Title</th><th scope=\"col\" class=\"number\">Checks</th>\
+        "<div class=\"wide\"><table class=\"index\">\n<thead><tr><th scope=\"col\">Id</th>\
+         <th scope=\"col\">Source</th><th scope=\"col\">Title</th><th scope=\"col\" class=\"number\">Checks</th>\
          <th scope=\"col\">Verdict</th></tr></thead>\n<tbody>\n",
     );
     for (number, outcome) in outcomes.iter().enumerate() {
@@ -49,8 +49,9 @@ fn index(out: &mut String, outcomes: &[Outcome]) {
         let passed = outcome.checks.iter().filter(passed).count();
         let _ = writeln!(
             out,
-            "<tr><td>{}</td><td><a href=\"#{}\">{}</a></td>\
+            "<tr><td>{}</td><td>{}</td><td><a href=\"#{}\">{}</a></td>\
              <td class=\"number\">{passed} of {}</td>{}</tr>",
+            escape(&outcome.id),
             escape(&outcome.source),
             anchor(number),
             escape(heading(outcome)),
@@ -174,6 +175,7 @@ mod tests {
         }
         assert!(!html.contains("src=") && !html.contains("url("), "needs something else");
         assert!(html.contains("2 experiments, 3 checks: 1 pass, 1 explained, 1 fail."));
+        assert!(html.contains("<tr><td>figure-4-2</td><td>gu05 Figure 4-2</td>"));
         assert!(html.contains("<td class=\"verdict fail\">FAIL</td>"));
         assert!(html.contains("<td>&gt; 0.99</td><td>0.997</td>"));
         assert!(html.contains("<code>farhaul lab run figure-4-2</code> took 12.5 s"));

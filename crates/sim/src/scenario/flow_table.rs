@@ -46,6 +46,12 @@ pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Optio
     });
     let bytes = section.get("bytes", bytes);
     let mut protocol = protocol(section);
+    if protocol.is_none() {
+        // What this one would take may not have been asked for: no key is a wrong one.
+        for key in KEYS {
+            section.raw(key);
+        }
+    }
     let messages = protocol.as_mut().and_then(|protocol| messages(section, protocol));
     let (from, to, protocol) = (from?, to?, protocol?);
     if from == to {
@@ -125,10 +131,6 @@ fn protocol(section: &Section<'_>) -> Option<Protocol> {
                 let hint = suggestion(kind, known.into_iter());
                 let span = name.as_ref().map_or(section.span(), |name| &name.span);
                 section.reader().problem(span, format!("no protocol '{kind}'; {hint}"));
-                // What this one would take is not known: no key is a wrong one.
-                for key in KEYS {
-                    section.raw(key);
-                }
                 return None;
             };
             let law = match law {
