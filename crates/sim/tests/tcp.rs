@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use farhaul_base::Time;
 use farhaul_sim::indices::jain;
-use farhaul_sim::{TcpConfig, Workload};
+use farhaul_sim::{Plan, TcpConfig, Workload};
 use tcp_run::{
     PAYLOAD_SHARE, Run, WITHOUT_END, config, open_path, path, read, transfer, undelayed,
 };
@@ -179,4 +179,22 @@ fn runs_repeat() {
     let once = run(1);
     assert_eq!(run(1), once);
     assert_eq!(run(17), once);
+}
+
+/// Slow start overruns a queue that drops early, retransmissions among the rest. Below the window the
+/// sender then sends no more than arrives, or each would be dropped again.
+#[test]
+fn a_queue_that_drops_retransmissions_is_no_collapse() {
+    for law in ["reno", "cubic"] {
+        let text = format!(
+            "duration = '30s'\n[[link]]\nfrom = 'a'\nto = 'b'\nrate = '50M'\ndelay = '20ms'\n\
+             queue = 'red:limit=1000p,min=50,max=150'\n[[flow]]\nfrom = 'a'\nto = 'b'\n\
+             protocol = 'tcp-{law}'"
+        );
+        let plan = Plan::parse(&text, &[], None).expect("a scenario");
+        let report = plan.point(0).expect("a point").scenario.run();
+        let flow = &report.flows[0];
+        assert!(flow.loss_rate < 0.03, "{law}: {}", flow.loss_rate);
+        assert!(flow.throughput_bps > 40e6, "{law}: {}", flow.throughput_bps);
+    }
 }

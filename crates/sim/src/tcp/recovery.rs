@@ -12,8 +12,10 @@ pub struct Recovery {
     prr: Option<Prr>,
 }
 
-/// Proportional rate reduction with the slow-start reduction bound (RFC 6937): what is in flight
-/// comes down to the window over one round trip, and not by half a round trip of silence.
+/// Proportional rate reduction (RFC 6937): what is in flight comes down to the window over one round
+/// trip, and not by half a round trip of silence. Below the window it grows as in slow start while
+/// ACKs tell of progress and of no further loss, and is what arrives otherwise: what a full queue
+/// drops again and again would be sent at twice the rate of the link (RFC 9937 §6, SafeACK).
 #[derive(Clone, Debug)]
 struct Prr {
     /// `RecoverFS`: segments outstanding when it began.
@@ -33,15 +35,16 @@ impl Recovery {
         Recovery { point: board.end(), rescued: false, prr: proportional.then_some(prr) }
     }
 
-    /// An ACK; `window`: the window that the law has set, packets.
-    pub fn on_ack(&mut self, delivery: Delivery, pipe: u64, window: u64) {
+    /// An ACK; `lost`: it tells of further losses; `window`: the window that the law has set, packets.
+    pub fn on_ack(&mut self, delivery: Delivery, lost: bool, pipe: u64, window: u64) {
         let Some(prr) = &mut self.prr else { return };
         prr.delivered += delivery.delivered;
         prr.allowance = if pipe > window {
             (prr.delivered * window).div_ceil(prr.flight.max(1)).saturating_sub(prr.out)
         } else {
-            let bound = prr.delivered.saturating_sub(prr.out).max(delivery.delivered) + 1;
-            (window - pipe).min(bound)
+            let safe = delivery.acked > 0 && !lost;
+            let bound = prr.delivered.saturating_sub(prr.out).max(delivery.delivered);
+            (window - pipe).min(bound + u64::from(safe))
         };
         // The first retransmission waits for nothing.
         if prr.out == 0 {
@@ -79,7 +82,7 @@ mod tests {
         let mut recovery = Recovery::new(&board, true);
         let (mut pipe, mut sent) = (96, 0);
         for ack in 0..96 {
-            recovery.on_ack(Delivery { delivered: 1, ..Delivery::default() }, pipe, 50);
+            recovery.on_ack(Delivery { delivered: 1, ..Delivery::default() }, false, pipe, 50);
             while recovery.has_room(pipe, 50) {
                 recovery.on_sent();
                 pipe += 1;
@@ -101,16 +104,18 @@ mod tests {
         }
         let mut recovery = Recovery::new(&board, true);
         let mut pipe = 4;
-        for _ in 0..4 {
+        let mut ack = |acked, lost| {
             pipe -= 1;
-            recovery.on_ack(Delivery { delivered: 1, ..Delivery::default() }, pipe, 50);
-            let before = pipe;
+            recovery.on_ack(Delivery { delivered: 1, acked, rtt: None }, lost, pipe, 50);
             while recovery.has_room(pipe, 50) {
                 recovery.on_sent();
                 pipe += 1;
             }
-            assert!(pipe <= before + 2);
-        }
-        assert_eq!(pipe, 8);
+            pipe
+        };
+        let growing = [1, 1, 1, 1].map(|acked| ack(acked, false));
+        assert_eq!(growing, [5, 6, 7, 8]);
+        // Neither an ACK without progress nor one with further losses lets it grow.
+        assert_eq!((ack(0, false), ack(1, true)), (8, 8));
     }
 }

@@ -238,9 +238,9 @@ impl Sender {
             self.timer = None;
             self.tell_law(now, limited, |law, view, knobs| law.on_ack(seq(next), view, knobs));
         }
-        self.detect_losses(now);
+        let lost = self.detect_losses(now);
         if let Some(recovery) = &mut self.recovery {
-            recovery.on_ack(delivery, self.board.pipe(), whole(self.knobs.window));
+            recovery.on_ack(delivery, lost, self.board.pipe(), whole(self.knobs.window));
         }
         if next == self.segments {
             self.state = State::Done;
@@ -250,12 +250,14 @@ impl Sender {
         }
     }
 
-    fn detect_losses(&mut self, now: Time) {
+    /// Returns whether there are some.
+    fn detect_losses(&mut self, now: Time) -> bool {
         let mut ranges = core::mem::take(&mut self.lost);
         ranges.clear();
         self.board.detect(|run| {
             ranges.push(LossRange { first: seq(run.start), last: seq(run.end - 1) });
         });
+        let found = !ranges.is_empty();
         self.stats.segments_lost += ranges.iter().map(|run| u64::from(run.len())).sum::<u64>();
         let answered = self.recovery.is_some() || self.board.una() < self.timeout_point;
         if self.board.is_missing_one() && !answered {
@@ -268,6 +270,7 @@ impl Sender {
             self.tell_law(now, false, |law, view, knobs| law.on_loss(&ranges, view, knobs));
         }
         self.lost = ranges;
+        found
     }
 
     /// Lets happen what is due, and hands what is to leave to `send`. Returns when to come again.
