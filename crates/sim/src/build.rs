@@ -15,6 +15,9 @@ use crate::udt::UdtAgent;
 /// Short transfers of one flow at the same time; more are refused, and counted.
 const MOST_TRANSFERS: usize = 10_000;
 
+/// At this rate a packet of 1500 bytes takes a nanosecond, bits/s: beyond, no time passes.
+const FASTEST: u64 = 12_000_000_000_000;
+
 /// The agents of flow n are the sender 2n and the receiver 2n + 1.
 pub(crate) fn sender(flow: usize) -> AgentId {
     AgentId(2 * flow as u32)
@@ -64,7 +67,8 @@ impl Scenario {
         let network = self.bare_network();
         let takes_time = |id: &LinkId| {
             let config = &self.links[id.0 as usize].config;
-            config.first_rate().is_some() || !config.delay.is_zero()
+            let slow = config.first_rate().is_some_and(|r| r.bits_per_second() < FASTEST);
+            slow || !config.delay.is_zero()
         };
         let timeless = |flow: &FlowSpec| {
             let (from, to) = (NodeId(flow.from as u32), NodeId(flow.to as u32));

@@ -36,7 +36,7 @@ pub enum Content {
     Tcp(Segment),
     /// So many bytes, all headers included, that nobody answers.
     Filler(u32),
-    /// A UDT datagram of so many bytes, all headers included, of which a bit was inverted on the
+    /// A UDP datagram of so many bytes, all headers included, of which a bit was inverted on the
     /// way: UDP's checksum does not fit, and the receiving host drops it.
     Damaged(u32),
 }
@@ -53,17 +53,17 @@ impl farhaul_link::Packet for Packet {
     fn corruptible_bits(&self) -> usize {
         match &self.content {
             // Which one makes no difference to a checksum.
-            Content::Udt { .. } | Content::Tcp(_) => self.wire_len() * 8,
-            Content::Filler(_) | Content::Damaged(_) => 0,
+            Content::Udt { .. } | Content::Tcp(_) | Content::Filler(_) => self.wire_len() * 8,
+            Content::Damaged(_) => 0,
         }
     }
 
     fn flip_bit(&mut self, _: usize) {
         let bytes = self.wire_len() as u32;
         match &mut self.content {
-            Content::Udt { .. } => self.content = Content::Damaged(bytes),
+            Content::Udt { .. } | Content::Filler(_) => self.content = Content::Damaged(bytes),
             Content::Tcp(segment) => segment.damaged = true,
-            Content::Filler(_) | Content::Damaged(_) => {}
+            Content::Damaged(_) => {}
         }
     }
 }

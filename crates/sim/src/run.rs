@@ -125,7 +125,9 @@ impl Recording {
         let sampled = Time::ZERO + sample * (self.samples + 1);
         let measured = [measure.0, measure.1].map(|at| Time::ZERO + at);
         let now = self.simulation.now();
-        let next = measured.into_iter().filter(|at| *at > now).chain([sampled, end]).min();
+        // However far apart the samples are, whoever runs it can show how far it is, and stop.
+        let slice = now + (duration / 1_000).max(Duration::from_nanos(1));
+        let next = measured.into_iter().filter(|at| *at > now).chain([sampled, slice, end]).min();
         let next = next.unwrap_or(end);
         self.simulation.run_until(next);
         if next == sampled {

@@ -51,6 +51,10 @@ fn mistakes_are_named_with_their_lines() {
         (flow("colour = 1"), "has no key 'colour'; there are from, to, name"),
         (link("reverse = { dealy = \"1s\" }"), "line 6: reverse has no key 'dealy'; did you mean"),
         (
+            LINK.replace("rate = \"10M\"", "rate = \"1000000G\"") + FLOW,
+            "line 6: nothing on the way takes time",
+        ),
+        (
             LINK.replace("rate = \"10M\"", "rate = \"unlimited\"") + FLOW,
             "line 6: nothing on the way takes time: give a link a rate or a delay",
         ),

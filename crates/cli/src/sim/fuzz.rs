@@ -73,6 +73,9 @@ pub fn run(args: &FuzzArgs) -> Result<()> {
         }
         return Ok(());
     }
+    // Not when there is something to write: what was found would be lost.
+    fs::create_dir_all(&args.into)
+        .with_context(|| format!("cannot make {}", args.into.display()))?;
     let began = Instant::now();
     let next = AtomicU64::new(0);
     let shown = Progress::new();
