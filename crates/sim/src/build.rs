@@ -61,8 +61,8 @@ impl Scenario {
         (0..self.flows.len()).filter(|n| unreachable(&self.flows[*n])).collect()
     }
 
-    /// The flows whose packets take no time to go there and back: nothing would limit them, and no
-    /// time would pass.
+    /// The flows without an end whose packets take no time to go there and back: nothing would limit
+    /// them, and no time would pass.
     pub(crate) fn timeless(&self) -> Vec<usize> {
         let network = self.bare_network();
         let takes_time = |id: &LinkId| {
@@ -73,7 +73,8 @@ impl Scenario {
         let timeless = |flow: &FlowSpec| {
             let (from, to) = (NodeId(flow.from as u32), NodeId(flow.to as u32));
             let ways = [network.path(from, to), network.path(to, from)];
-            !matches!(flow.protocol, Protocol::Cbr { .. })
+            flow.bytes.is_none()
+                && !matches!(flow.protocol, Protocol::Cbr { .. })
                 && ways.iter().all(Option::is_some)
                 && !ways.iter().flatten().flatten().any(takes_time)
         };
