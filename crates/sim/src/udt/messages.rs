@@ -25,7 +25,7 @@ const AHEAD: usize = 64;
 /// The messages of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MessageSpec {
-    /// Bytes of each, [`LEAST_MESSAGE`] to [`MOST_MESSAGE`].
+    /// Bytes of each, 8 to 1 MiB.
     pub size: u32,
     /// The time from one to the next, as of a camera; none: as fast as the windows take them.
     pub every: Option<Duration>,
