@@ -8,6 +8,7 @@ use farhaul_lab::experiment::{Experiment, Options, catalogue};
 use farhaul_lab::report::{self, Outcome, Verdict};
 use farhaul_lab::sweep;
 use farhaul_lab::table::{Cell, Column, Table};
+use farhaul_sim::nearest;
 use serde::Serialize;
 
 use crate::exit::{Failed, Usage, interrupted};
@@ -137,8 +138,9 @@ fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
     }
     let find = |id: &String| {
         all.iter().find(|experiment| experiment.id == *id).cloned().ok_or_else(|| {
-            let hint =
-                nearest(id, &all).map_or(String::new(), |id| format!("did you mean '{id}'? "));
+            let ids = all.iter().map(|experiment| experiment.id.as_str());
+            let near = nearest(&id.to_lowercase(), ids);
+            let hint = near.map_or(String::new(), |id| format!("did you mean '{id}'? "));
             Usage(format!("there is no experiment '{id}'; {hint}`farhaul lab list` shows all"))
         })
     };
@@ -150,14 +152,6 @@ fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
         }
     }
     Ok(chosen)
-}
-
-/// The id that `word` is most like, in whatever case, if hardly more than a third of it is wrong.
-fn nearest<'a>(word: &str, all: &'a [Experiment]) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    let distance = |id: &&str| strsim::damerau_levenshtein(&word, id);
-    let ids = all.iter().map(|experiment| experiment.id.as_str());
-    ids.min_by_key(distance).filter(|id| distance(id) <= 1 + id.len() / 3)
 }
 
 fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {

@@ -1,30 +1,21 @@
 //! `farhaul lab`: its JSON, its files, its exit codes, and which stored results it takes.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
+use common::ran::{self, Ran};
 use serde_json::{Value, json};
 
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    errors: String,
-}
-
 /// Runs `farhaul lab` in `directory`.
-fn lab(directory: &Path, args: &[&str]) -> Ended {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
-    let output = command.arg("lab").args(args).current_dir(directory).output().expect("it starts");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    Ended { code: output.status.code(), out: text(output.stdout), errors: text(output.stderr) }
+fn lab(directory: &Path, args: &[&str]) -> Ran {
+    ran::farhaul(directory, "lab", args)
 }
 
 /// The JSON that it prints.
 fn json(directory: &Path, args: &[&str]) -> Value {
-    let ended = lab(directory, args);
-    assert_eq!(ended.code, Some(0), "{args:?}: {}", ended.errors);
-    serde_json::from_str(&ended.out).expect("JSON")
+    ran::json(directory, "lab", args)
 }
 
 /// The names of all experiments.

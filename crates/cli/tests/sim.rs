@@ -1,31 +1,21 @@
 //! `farhaul sim`: its JSON, its exit codes, its files.
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use common::ran::{self, Ran};
 use serde_json::{Map, Value};
 
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    errors: String,
-}
-
 /// Runs `farhaul sim` in `directory`.
-fn sim(directory: &Path, args: &[&str]) -> Ended {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
-    let output = command.arg("sim").args(args).current_dir(directory).output().expect("it starts");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    Ended { code: output.status.code(), out: text(output.stdout), errors: text(output.stderr) }
+fn sim(directory: &Path, args: &[&str]) -> Ran {
+    ran::farhaul(directory, "sim", args)
 }
 
 /// The JSON that it prints.
 fn json(directory: &Path, args: &[&str]) -> Value {
-    let ended = sim(directory, args);
-    assert_eq!(ended.code, Some(0), "{args:?}: {}", ended.errors);
-    serde_json::from_str(&ended.out)
-        .unwrap_or_else(|error| panic!("{args:?}: {error}: {}", ended.out))
+    ran::json(directory, "sim", args)
 }
 
 /// A directory with two scenarios: `one.toml`, and `sweep.toml` with eight points.

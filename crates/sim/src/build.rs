@@ -51,47 +51,35 @@ impl Scenario {
         Simulation::new(network, agents)
     }
 
-    /// The flows for which there is no way, or none back.
-    pub(crate) fn unreachable(&self) -> Vec<usize> {
-        let network = self.bare_network();
-        let unreachable = |flow: &FlowSpec| {
+    /// For each flow the links that it takes there and back; none where there is no way.
+    pub(crate) fn ways(&self) -> Vec<Option<Vec<LinkId>>> {
+        let delay = |index: usize| self.links[index].config.delay;
+        let config = |index| LinkConfig { delay: delay(index), ..LinkConfig::default() };
+        let mut network = self.network(config, || 0);
+        network.route();
+        let way = |flow: &FlowSpec| {
             let (from, to) = (NodeId(flow.from as u32), NodeId(flow.to as u32));
-            network.path(from, to).is_none() || network.path(to, from).is_none()
+            Some([network.path(from, to)?, network.path(to, from)?].concat())
         };
-        (0..self.flows.len()).filter(|n| unreachable(&self.flows[*n])).collect()
+        self.flows.iter().map(way).collect()
     }
 
-    /// The flows without an end whose packets take no time to go there and back: nothing would limit
-    /// them, and no time would pass.
-    pub(crate) fn timeless(&self) -> Vec<usize> {
-        let network = self.bare_network();
-        let takes_time = |id: &LinkId| {
+    /// Whether a packet takes any time on one of these links. Where none does, nothing limits a flow
+    /// without an end, and no time passes.
+    pub(crate) fn takes_time(&self, way: &[LinkId]) -> bool {
+        way.iter().any(|id| {
             let config = &self.links[id.0 as usize].config;
             let slow = config.first_rate().is_some_and(|r| r.bits_per_second() < FASTEST);
             slow || !config.delay.is_zero()
-        };
-        let timeless = |flow: &FlowSpec| {
-            let (from, to) = (NodeId(flow.from as u32), NodeId(flow.to as u32));
-            let ways = [network.path(from, to), network.path(to, from)];
-            flow.bytes.is_none()
-                && !matches!(flow.protocol, Protocol::Cbr { .. })
-                && ways.iter().all(Option::is_some)
-                && !ways.iter().flatten().flatten().any(takes_time)
-        };
-        (0..self.flows.len()).filter(|n| timeless(&self.flows[*n])).collect()
+        })
     }
 
     /// For each link the longest round trip, by propagation, of the flows that take it in either
     /// direction; where there are none, that of the link itself.
     fn round_trips(&self) -> Vec<Duration> {
-        let network = self.bare_network();
         let mut longest: Vec<Option<Duration>> = vec![None; self.links.len()];
-        for flow in &self.flows {
-            let (from, to) = (NodeId(flow.from as u32), NodeId(flow.to as u32));
-            let (Some(there), Some(back)) = (network.path(from, to), network.path(to, from)) else {
-                continue;
-            };
-            let links = || there.iter().chain(&back).map(|id| id.0 as usize);
+        for way in self.ways().into_iter().flatten() {
+            let links = || way.iter().map(|id| id.0 as usize);
             let delay = links().map(|index| self.links[index].config.delay).sum();
             for index in links() {
                 longest[index] = longest[index].max(Some(delay));
@@ -99,15 +87,6 @@ impl Scenario {
         }
         let alone = |index: usize| self.links[index].config.delay * 2;
         longest.iter().enumerate().map(|(n, found)| found.unwrap_or_else(|| alone(n))).collect()
-    }
-
-    /// The topology, good for finding ways.
-    fn bare_network(&self) -> Network {
-        let delay = |index: usize| self.links[index].config.delay;
-        let config = |index| LinkConfig { delay: delay(index), ..LinkConfig::default() };
-        let mut network = self.network(config, || 0);
-        network.route();
-        network
     }
 
     fn network(

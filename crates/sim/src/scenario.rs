@@ -26,7 +26,7 @@ use crate::udt::MessageSpec;
 
 pub use plan::{Plan, Point};
 pub(crate) use problems::suggestion;
-pub use problems::{Problem, Problems};
+pub use problems::{Problem, Problems, nearest};
 
 /// A network, the flows over it, and what to measure.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +87,13 @@ pub struct FlowSpec {
     pub messages: Option<MessageSpec>,
     /// How.
     pub protocol: Protocol,
+}
+
+impl FlowSpec {
+    /// Whether only the network and its stop limit it.
+    pub(crate) fn takes_all_it_can(&self) -> bool {
+        self.bytes.is_none() && !matches!(self.protocol, Protocol::Cbr { .. })
+    }
 }
 
 /// How a flow sends.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use farhaul_base::{Rng, Time};
-use farhaul_engine::{Chunks, Config, ConnectionId, Endpoint, Mode, Stats, Transmit};
+use farhaul_engine::{Chunks, Config, Connection, ConnectionId, Endpoint, Mode, Stats, Transmit};
 use farhaul_wire::HEADER_LEN;
 
 use crate::packet::{Content, Packet};
@@ -262,36 +262,41 @@ impl UdtAgent {
                     if c.close_reason().is_some() {
                         return;
                     }
-                    if let Some(messages) = messages.as_mut().filter(|_| now < stop) {
-                        messages.run(now, c, left);
-                    }
-                    let ahead = AHEAD * c.payload_size();
-                    while messages.is_none() && now < stop && *left != Some(0) {
-                        // Only what the windows may take soon: what lies about is cold when its
-                        // turn comes.
-                        let missing = c.send_space_ahead(ahead);
-                        if missing < c.payload_size() {
-                            break;
-                        }
-                        let most = left.unwrap_or(u64::MAX).min(MOST_AT_ONCE.min(missing) as u64);
-                        let most = most as usize;
-                        // Whole packets, so that none is filled up by copying.
-                        let whole = most / c.payload_size() * c.payload_size();
-                        let count = if whole > 0 { whole } else { most };
-                        if c.send_bytes(Bytes::from_static(payload(*written, count))).is_err() {
-                            break;
-                        }
-                        *written += count as u64;
-                        *left = left.map(|left| left - count as u64);
-                    }
                     if now >= stop {
                         c.abort(now);
-                    } else if *left == Some(0) {
+                        return;
+                    }
+                    match messages {
+                        Some(messages) => messages.run(now, c, left),
+                        None => write_stream(c, written, left),
+                    }
+                    if *left == Some(0) {
                         c.close(now);
                     }
                 });
             }
         }
+    }
+}
+
+/// Writes what the windows may take soon: what lies about is cold when its turn comes. `written`:
+/// where in the stream; `left`: bytes still to be written.
+fn write_stream(connection: &mut Connection, written: &mut u64, left: &mut Option<u64>) {
+    let packet = connection.payload_size();
+    while *left != Some(0) {
+        let missing = connection.send_space_ahead(AHEAD * packet);
+        if missing < packet {
+            break;
+        }
+        let most = left.unwrap_or(u64::MAX).min(MOST_AT_ONCE.min(missing) as u64) as usize;
+        // Whole packets, so that none is filled up by copying.
+        let whole = most / packet * packet;
+        let count = if whole > 0 { whole } else { most };
+        if connection.send_bytes(Bytes::from_static(payload(*written, count))).is_err() {
+            break;
+        }
+        *written += count as u64;
+        *left = left.map(|left| left - count as u64);
     }
 }
 

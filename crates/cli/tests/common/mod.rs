@@ -7,6 +7,7 @@ pub mod capture;
 pub mod path;
 pub mod pattern;
 pub mod process;
+pub mod ran;
 pub mod stock;
 pub mod tap;
 

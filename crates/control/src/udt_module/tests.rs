@@ -46,11 +46,6 @@ fn decreases_are_spaced_and_end_at_the_round_trip() {
     assert_eq!(law.average_naks, 2.0);
     assert!((1..=2).contains(&law.spacing));
     let spacing = law.spacing;
-    // A loss told again comes behind a new one: the new one counts.
-    let mut fresh = begun();
-    let told = [single(5_001), single(4_000)].concat();
-    fresh.0.on_loss(&told, &later(6_000), &mut fresh.1);
-    assert_eq!(fresh.1.pause_until, Time::from_millis(110));
     for _ in 0..spacing {
         law.on_loss(&single(5_500), &later(6_000), &mut knobs);
     }
@@ -58,4 +53,13 @@ fn decreases_are_spaced_and_end_at_the_round_trip() {
     knobs.period_ns = 39e6;
     law.on_loss(&single(7_000), &later(8_000), &mut knobs);
     assert_eq!(knobs.period_ns, 40e6);
+}
+
+/// A loss told again comes behind a new one in a report: the new one counts.
+#[test]
+fn the_newest_loss_of_a_report_counts() {
+    let (mut law, mut knobs) = begun();
+    let told = [single(5_001), single(4_000)].concat();
+    law.on_loss(&told, &View { largest_sent: Seq::new(6_000), ..view(100) }, &mut knobs);
+    assert_eq!(knobs.pause_until, Time::from_millis(110));
 }

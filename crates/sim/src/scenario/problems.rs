@@ -48,15 +48,19 @@ const LONGEST: usize = 100;
 /// More names than this are not listed.
 const MOST_NAMES: usize = 40;
 
-/// `did you mean 'X'?` if one of `known` is close to `word`, else the list of them.
-pub(crate) fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+/// The one of `known` that `word` is likely to be a misspelling of.
+pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |name: &&str| strsim::damerau_levenshtein(word, name);
     // To compare long words takes much time and memory.
     let comparable = |name: &&str| word.len() <= LONGEST && name.len() <= LONGEST;
-    let nearest = known.clone().filter(comparable).min_by_key(distance);
+    let nearest = known.filter(comparable).min_by_key(distance);
     // A word of which hardly a letter fits is not a misspelt one.
-    match nearest.filter(|name| distance(name) <= 1 + word.len() / 3 && distance(name) < word.len())
-    {
+    nearest.filter(|name| distance(name) <= 1 + word.len() / 3 && distance(name) < word.len())
+}
+
+/// `did you mean 'X'?` if one of `known` is close to `word`, else the list of them.
+pub(crate) fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    match nearest(word, known.clone()) {
         Some(name) => format!("did you mean '{name}'?"),
         None => {
             let mut names: Vec<&str> = Vec::new();

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::problems::Problem;
 use super::reader::{Reader, Section, Variables};
-use super::{FlowSpec, LinkSpec, Scenario, flow_table, link_table};
+use super::{LinkSpec, Scenario, flow_table, link_table};
 
 /// Simulated time that a run may have: a year.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
@@ -123,15 +123,18 @@ fn read_all(reader: &Reader<'_>, document: &DeTable<'_>) -> Option<Scenario> {
         flows,
         friendliness,
     };
-    for flow in scenario.unreachable() {
-        let FlowSpec { from, to, .. } = &scenario.flows[flow];
-        let (from, to) = (&scenario.nodes[*from], &scenario.nodes[*to]);
-        let message = format!("no links lead from '{from}' to '{to}' and back");
-        reader.problem(&lines[flow], message);
-    }
-    for flow in scenario.timeless() {
-        let message = "nothing on the way takes time: give a link a rate or a delay";
-        reader.problem(&lines[flow], message);
+    for ((flow, way), line) in scenario.flows.iter().zip(scenario.ways()).zip(&lines) {
+        let message = match way {
+            None => {
+                let (from, to) = (&scenario.nodes[flow.from], &scenario.nodes[flow.to]);
+                format!("no links lead from '{from}' to '{to}' and back")
+            }
+            Some(way) if flow.takes_all_it_can() && !scenario.takes_time(&way) => {
+                "nothing on the way takes time: give a link a rate or a delay".into()
+            }
+            Some(_) => continue,
+        };
+        reader.problem(line, message);
     }
     Some(scenario)
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use farhaul_base::Time;
 use farhaul_engine::{Chunks, Connection};
 
-use super::{MOST_AT_ONCE, payload};
+use super::{AHEAD, MOST_AT_ONCE, payload};
 use crate::report::Spread;
 
 /// Bytes of the number that a message begins with.
@@ -19,8 +19,6 @@ pub const LEAST_MESSAGE: u32 = NUMBER as u32;
 pub const MOST_MESSAGE: u32 = MOST_AT_ONCE as u32;
 /// Numbers that are remembered to know what comes again.
 const MOST_SEEN: usize = 100_000;
-/// Packets' worth of messages that wait at least.
-const AHEAD: usize = 64;
 
 /// The messages of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
