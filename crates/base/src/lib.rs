@@ -7,8 +7,10 @@
 #![forbid(unsafe_code)]
 
 pub mod math;
+pub mod names;
 mod rng;
 mod time;
+pub mod units;
 
 pub use rng::Rng;
 pub use time::Time;

@@ -8,7 +8,7 @@ use farhaul_lab::experiment::{Experiment, Options, catalogue};
 use farhaul_lab::report::{self, Outcome, Verdict};
 use farhaul_lab::sweep;
 use farhaul_lab::table::{Cell, Column, Table};
-use farhaul_sim::nearest;
+use farhaul_base::names::nearest;
 use serde::Serialize;
 
 use crate::exit::{Failed, Usage, interrupted};

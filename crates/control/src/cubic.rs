@@ -7,7 +7,7 @@ use farhaul_base::Time;
 use farhaul_base::math::cube_root;
 
 use crate::tcp_like::{INITIAL_WINDOW, Rule, TcpLike};
-use crate::{LawInfo, Param, View};
+use crate::{LawInfo, Make, Param, View};
 
 /// The target of a round trip is at most this much above the window (RFC 9438 §4.2).
 const MOST_GROWTH: f64 = 1.5;
@@ -50,32 +50,34 @@ pub type Cubic = TcpLike<CubicRule>;
 impl Cubic {
     pub(crate) const INFO: LawInfo = LawInfo {
         name: CubicRule::NAME,
-        summary: "TCP CUBIC, without HyStart",
+        summary: "what most of the Internet runs: fast growth far from the last loss",
+        source: "RFC 9438: TCP CUBIC",
         params: &[
             INITIAL_WINDOW,
-            Param { key: "c", default: "0.4", min: 1e-6, max: 1e6, help: "C, packets/s^3" },
-            Param {
-                key: "beta",
-                default: "0.7",
-                min: 0.01,
-                max: 0.99,
-                help: "share of the window that is left after a loss",
-            },
-            Param {
-                key: "fast_convergence",
-                default: "true",
-                min: 0.0,
-                max: 1.0,
-                help: "aim lower when losses come at ever smaller windows",
-            },
-            Param {
-                key: "friendly",
-                default: "true",
-                min: 0.0,
-                max: 1.0,
-                help: "never slower than Reno",
-            },
+            Param::number("c", 0.4, (1e-6, 1e6), "packets/s^3", "C, how steep the cubic is"),
+            Param::number(
+                "beta",
+                0.7,
+                (0.01, 0.99),
+                "",
+                "share of the window that is left after a loss",
+            ),
+            Param::flag(
+                "fast_convergence",
+                true,
+                "aim lower when losses come at ever smaller windows",
+            ),
+            Param::flag("friendly", true, "never slower than Reno"),
         ],
+        make: Make::Law(|values, _| {
+            Box::new(Cubic::cubic(
+                values.get("window"),
+                values.get("c"),
+                values.get("beta"),
+                values.is("fast_convergence"),
+                values.is("friendly"),
+            ))
+        }),
     };
 
     /// `window`: packets sent before the first ACK; `c` in packets/s³; `beta`: share of the window

@@ -8,19 +8,28 @@
 #![forbid(unsafe_code)]
 
 mod cubic;
+mod governor;
+mod group;
 mod law;
 mod registry;
 mod reno;
+mod sampler;
 mod tcp_like;
 mod udt;
 mod udt4;
 mod udt_module;
 
 pub use cubic::{Cubic, CubicRule};
-pub use law::{CustomMessage, Knobs, Law, SYN, SentPacket, Trace, View};
-pub use registry::{LawInfo, Param, Spec, SpecError, laws};
+pub use governor::Governor;
+pub use group::GroupControl;
+pub use law::{
+    Arrival, CustomMessage, Delivery, Knobs, LEAST_WINDOW, LONGEST_WAIT, Law, MOST_MESSAGES,
+    MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket, Trace, View,
+};
+pub use registry::{Groups, Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, register};
 pub use reno::{Aimd, Reno};
-pub use tcp_like::{Rule, TcpLike};
+pub use sampler::Sampler;
+pub use tcp_like::{INITIAL_WINDOW, Rule, TcpLike};
 pub use udt::Udt;
 pub use udt_module::UdtModule;
 pub use udt4::Udt4;

@@ -1,19 +1,37 @@
 //! Laws by name: `NAME[:key=value,…]`.
 
 use core::fmt;
+use core::net::{IpAddr, Ipv4Addr};
 use core::str::FromStr;
+use std::sync::{PoisonError, RwLock};
 
-use crate::{Cubic, Law, Reno, Udt, Udt4, UdtModule};
+use farhaul_base::names::suggestion;
+use farhaul_base::units::{Rate, parse_duration};
+
+use crate::{Cubic, GroupControl, Law, Reno, Udt, Udt4};
 
 /// A law that can be made by name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct LawInfo {
     /// Its name.
     pub name: &'static str,
-    /// One line on what it is.
+    /// One line on what it is good for.
     pub summary: &'static str,
+    /// Where it is published.
+    pub source: &'static str,
     /// The parameters it takes.
     pub params: &'static [Param],
+    /// How it is made.
+    pub make: Make,
+}
+
+/// How a law is made from its parameters.
+#[derive(Clone, Copy, Debug)]
+pub enum Make {
+    /// One for each connection; the number feeds whatever randomness it uses.
+    Law(fn(&Values, u64) -> Box<dyn Law>),
+    /// One group for all connections of a port.
+    Group(fn(&Values) -> Box<dyn GroupControl>),
 }
 
 /// A parameter of a law.
@@ -21,75 +39,210 @@ pub struct LawInfo {
 pub struct Param {
     /// Its key.
     pub key: &'static str,
-    /// Its value when not given.
-    pub default: &'static str,
-    /// Smallest value; booleans are 0 (`false`) and 1 (`true`).
+    /// How its value is written.
+    pub kind: Kind,
+    /// Its value when not given, in the kind's unit; of flags 0 (`false`) or 1 (`true`).
+    pub default: f64,
+    /// Smallest value.
     pub min: f64,
     /// Largest value.
     pub max: f64,
-    /// Meaning and unit.
+    /// The unit of a plain number, as people write it; empty where it has none.
+    pub unit: &'static str,
+    /// Its meaning.
     pub help: &'static str,
 }
 
-/// Every law there is, in the order to present them.
-pub fn laws() -> &'static [LawInfo] {
-    const LAWS: &[LawInfo] = &[Udt::INFO, Udt4::INFO, Reno::INFO, Cubic::INFO];
-    LAWS
+/// How the value of a parameter is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`; the key alone is `true`.
+    Flag,
+    /// A number.
+    Number,
+    /// Bits per second: `800M`.
+    Rate,
+    /// Seconds inside, `10ms` outside.
+    Time,
 }
 
-/// A law and its parameters, checked: what `--cc` takes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Spec {
-    law: usize,
-    values: Vec<f64>,
-}
-
-impl Spec {
-    /// The law's name.
-    pub fn name(&self) -> &'static str {
-        laws()[self.law].name
+impl Param {
+    /// A switch.
+    pub const fn flag(key: &'static str, default: bool, help: &'static str) -> Self {
+        let default = if default { 1.0 } else { 0.0 };
+        Param { key, kind: Kind::Flag, default, min: 0.0, max: 1.0, unit: "", help }
     }
 
-    /// Makes the law. `seed` feeds whatever randomness it uses.
-    pub fn build(&self, seed: u64) -> Box<dyn Law> {
-        match self.name() {
-            "udt4" => Box::new(Udt4::new(seed)),
-            "reno" => Box::new(Reno::aimd(
-                self.value("window"),
-                self.value("increase"),
-                self.value("beta"),
-            )),
-            "cubic" => Box::new(Cubic::cubic(
-                self.value("window"),
-                self.value("c"),
-                self.value("beta"),
-                self.value("fast_convergence") != 0.0,
-                self.value("friendly") != 0.0,
-            )),
-            "udt" if self.value("module") != 0.0 => Box::new(UdtModule::new(seed)),
-            _ => Box::new(
-                Udt::new(
-                    seed,
-                    self.value("window"),
-                    self.value("noisy") != 0.0,
-                    self.value("noise"),
-                )
-                .with_capacity_error(self.value("capacity_error")),
-            ),
+    /// A number from `range.0` to `range.1`.
+    pub const fn number(
+        key: &'static str,
+        default: f64,
+        range: (f64, f64),
+        unit: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Param { key, kind: Kind::Number, default, min: range.0, max: range.1, unit, help }
+    }
+
+    /// A rate in bits per second.
+    pub const fn rate(key: &'static str, default: f64, help: &'static str) -> Self {
+        Param { key, kind: Kind::Rate, default, min: 8e3, max: 1e12, unit: "b/s", help }
+    }
+
+    /// A time; `default` and `range` in seconds.
+    pub const fn time(
+        key: &'static str,
+        default: f64,
+        range: (f64, f64),
+        help: &'static str,
+    ) -> Self {
+        let (min, max) = range;
+        Param { key, kind: Kind::Time, default, min, max, unit: "s", help }
+    }
+
+    /// The value as it is written.
+    pub fn show(&self, value: f64) -> String {
+        match self.kind {
+            Kind::Flag => (value != 0.0).to_string(),
+            Kind::Number => value.to_string(),
+            Kind::Rate => {
+                Rate::from_bits_per_second(value as u64).map_or("0".into(), |rate| rate.to_string())
+            }
+            Kind::Time if value < 1.0 => format!("{}ms", (value * 1e9).round() / 1e6),
+            Kind::Time => format!("{value}s"),
         }
     }
 
-    fn value(&self, key: &str) -> f64 {
-        let params = laws()[self.law].params;
-        let index = params.iter().position(|p| p.key == key);
+    fn read(&self, text: &str) -> Option<f64> {
+        let value = match self.kind {
+            Kind::Flag => f64::from(u8::from(text.parse::<bool>().ok()?)),
+            Kind::Number => text.parse().ok()?,
+            Kind::Rate => text.parse::<Rate>().ok()?.bits_per_second() as f64,
+            Kind::Time => parse_duration(text).ok()?.as_secs_f64(),
+        };
+        (self.min..=self.max).contains(&value).then_some(value)
+    }
+
+    /// What may be written.
+    fn expected(&self) -> String {
+        let (min, max) = (self.show(self.min), self.show(self.max));
+        match self.kind {
+            Kind::Flag => "true or false".to_owned(),
+            Kind::Number => format!("a number from {min} to {max}"),
+            Kind::Rate => format!("a rate from {min} to {max}, like 800M"),
+            Kind::Time => format!("a time from {min} to {max}, like 10ms"),
+        }
+    }
+}
+
+/// The values of a law's parameters.
+#[derive(Clone, Debug)]
+pub struct Values {
+    info: &'static LawInfo,
+    values: Vec<f64>,
+}
+
+impl Values {
+    /// The value of the parameter `key`: a rate in bits per second, a time in seconds.
+    ///
+    /// # Panics
+    /// If the law declares no such parameter.
+    pub fn get(&self, key: &str) -> f64 {
+        let index = self.info.params.iter().position(|p| p.key == key);
         self.values[index.expect("a parameter of this law")]
+    }
+
+    /// Whether the flag `key` is set.
+    ///
+    /// # Panics
+    /// If the law declares no such parameter.
+    pub fn is(&self, key: &str) -> bool {
+        self.get(key) != 0.0
+    }
+}
+
+/// The laws that come with farhaul, in the order to present them.
+const OWN: &[&LawInfo] = &[&Udt::INFO, &Udt4::INFO, &Reno::INFO, &Cubic::INFO];
+
+/// Laws of users.
+static ADDED: RwLock<Vec<&'static LawInfo>> = RwLock::new(Vec::new());
+
+/// Every law that can be made by name, in the order to present them.
+pub fn laws() -> Vec<&'static LawInfo> {
+    let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
+    OWN.iter().chain(added.iter()).copied().collect()
+}
+
+/// Makes a law known by its name from now on, in the whole process, for every tool. A name that is
+/// taken is not taken again: returns whether it was free, or is this very law's.
+pub fn register(info: &'static LawInfo) -> bool {
+    let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
+    match OWN.iter().chain(added.iter()).find(|known| known.name == info.name) {
+        Some(known) => core::ptr::eq(*known, info),
+        None => {
+            added.push(info);
+            true
+        }
+    }
+}
+
+/// A law and its parameters, checked: what `--cc` takes.
+#[derive(Clone, Debug)]
+pub struct Spec(Values);
+
+impl Spec {
+    /// A law with its defaults, whether it is registered or not.
+    pub fn of(info: &'static LawInfo) -> Self {
+        Spec(Values { info, values: info.params.iter().map(|p| p.default).collect() })
+    }
+
+    /// The law's name.
+    pub fn name(&self) -> &'static str {
+        self.0.info.name
+    }
+
+    /// What the law is.
+    pub fn info(&self) -> &'static LawInfo {
+        self.0.info
+    }
+
+    /// Makes the law, without a group: one that belongs in a group is alone in one of its own.
+    /// `seed` feeds whatever randomness it uses.
+    pub fn build(&self, seed: u64) -> Box<dyn Law> {
+        match self.0.info.make {
+            Make::Law(make) => make(&self.0, seed),
+            Make::Group(make) => make(&self.0).join(IpAddr::V4(Ipv4Addr::UNSPECIFIED), seed),
+        }
+    }
+}
+
+/// The same law with the same parameters.
+impl PartialEq for Spec {
+    fn eq(&self, other: &Spec) -> bool {
+        self.name() == other.name() && self.0.values == other.0.values
     }
 }
 
 impl Default for Spec {
     /// `udt` with its defaults.
     fn default() -> Self {
-        Spec { law: 0, values: defaults(&laws()[0]) }
+        Spec::of(&Udt::INFO)
+    }
+}
+
+/// The groups of a port: connections with the same law and the same parameters are together.
+#[derive(Debug, Default)]
+pub struct Groups(Vec<(Spec, Box<dyn GroupControl>)>);
+
+impl Groups {
+    /// Makes the law for a connection to `peer`.
+    pub fn build(&mut self, spec: &Spec, peer: IpAddr, seed: u64) -> Box<dyn Law> {
+        let Make::Group(make) = spec.0.info.make else { return spec.build(seed) };
+        let index = self.0.iter().position(|(known, _)| known == spec).unwrap_or_else(|| {
+            self.0.push((spec.clone(), make(&spec.0)));
+            self.0.len() - 1
+        });
+        self.0[index].1.join(peer, seed)
     }
 }
 
@@ -98,54 +251,31 @@ impl FromStr for Spec {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let law = laws()
-            .iter()
-            .position(|l| l.name == name)
-            .ok_or_else(|| SpecError::UnknownLaw(name.to_owned()))?;
-        let info = &laws()[law];
-        let mut values = defaults(info);
+        let info = laws().into_iter().find(|law| law.name == name);
+        let info = info.ok_or_else(|| SpecError::UnknownLaw(name.to_owned()))?;
+        let mut spec = Spec::of(info);
         for pair in rest.split(',').filter(|p| !p.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, "true"));
             let index = info.params.iter().position(|p| p.key == key);
             let index = index.ok_or_else(|| SpecError::UnknownKey(info, key.to_owned()))?;
             let param = &info.params[index];
-            values[index] = number(value)
-                .filter(|v| (param.min..=param.max).contains(v))
-                .ok_or_else(|| SpecError::BadValue(param, value.to_owned()))?;
+            spec.0.values[index] =
+                param.read(value).ok_or_else(|| SpecError::BadValue(param, value.to_owned()))?;
         }
-        Ok(Spec { law, values })
+        Ok(spec)
     }
 }
 
 impl fmt::Display for Spec {
     /// The text that parses to this value, defaults left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let info = &laws()[self.law];
-        f.write_str(info.name)?;
-        let default = defaults(info);
-        let changed = (0..default.len()).filter(|&i| self.values[i] != default[i]);
-        for (nth, i) in changed.enumerate() {
-            let sep = if nth == 0 { ':' } else { ',' };
-            let param = &info.params[i];
-            if number(param.default).is_some() && matches!(param.default, "true" | "false") {
-                write!(f, "{sep}{}={}", param.key, self.values[i] != 0.0)?;
-            } else {
-                write!(f, "{sep}{}={}", param.key, self.values[i])?;
-            }
+        f.write_str(self.name())?;
+        let pairs = self.0.info.params.iter().zip(&self.0.values);
+        for (nth, (param, value)) in pairs.filter(|(p, v)| p.default != **v).enumerate() {
+            let separator = if nth == 0 { ':' } else { ',' };
+            write!(f, "{separator}{}={}", param.key, param.show(*value))?;
         }
         Ok(())
-    }
-}
-
-fn defaults(info: &LawInfo) -> Vec<f64> {
-    info.params.iter().map(|p| number(p.default).unwrap_or(0.0)).collect()
-}
-
-fn number(text: &str) -> Option<f64> {
-    match text {
-        "true" => Some(1.0),
-        "false" => Some(0.0),
-        _ => text.parse().ok(),
     }
 }
 
@@ -156,7 +286,7 @@ pub enum SpecError {
     UnknownLaw(String),
     /// The law has no such parameter.
     UnknownKey(&'static LawInfo, String),
-    /// The value is not a number, or out of range.
+    /// The value is not of the parameter's kind, or out of range.
     BadValue(&'static Param, String),
 }
 
@@ -164,20 +294,19 @@ impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SpecError::UnknownLaw(name) => {
-                let known: Vec<_> = laws().iter().map(|l| l.name).collect();
-                write!(f, "no congestion control law is named '{name}'; use {}", known.join(", "))
+                let hint = suggestion(name, laws().into_iter().map(|law| law.name));
+                write!(f, "no congestion control law is named '{name}'; {hint}")
+            }
+            SpecError::UnknownKey(law, key) if law.params.is_empty() => {
+                write!(f, "law '{}' has no parameter '{key}'; it takes none", law.name)
             }
             SpecError::UnknownKey(law, key) => {
-                let known: Vec<_> = law.params.iter().map(|p| p.key).collect();
-                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-                write!(f, "law '{}' has no parameter '{key}'; it takes {known}", law.name)
+                let hint = suggestion(key, law.params.iter().map(|p| p.key));
+                write!(f, "law '{}' has no parameter '{key}'; {hint}", law.name)
             }
             SpecError::BadValue(param, value) => {
-                let Param { key, min, max, .. } = param;
-                write!(
-                    f,
-                    "parameter '{key}' cannot be '{value}'; give a number from {min} to {max}"
-                )
+                let expected = param.expected();
+                write!(f, "parameter '{}' cannot be '{value}'; give {expected}", param.key)
             }
         }
     }
@@ -195,8 +324,11 @@ mod tests {
             let spec: Spec = law.name.parse().unwrap();
             assert_eq!(spec.build(1).name(), law.name);
             assert_eq!(spec.to_string(), law.name);
+            assert!(!law.summary.is_empty() && !law.source.is_empty(), "{}", law.name);
             for param in law.params {
-                assert!(number(param.default).is_some(), "{} {}", law.name, param.key);
+                let text = param.show(param.default);
+                assert_eq!(param.read(&text), Some(param.default), "{} {text}", law.name);
+                assert!(!param.help.is_empty());
             }
         }
     }
@@ -223,14 +355,62 @@ mod tests {
     #[test]
     fn parameters_are_checked() {
         let spec: Spec = "udt:noisy,window=2".parse().unwrap();
-        assert_eq!(spec.value("noisy"), 1.0);
-        assert_eq!(spec.value("window"), 2.0);
+        assert!(spec.0.is("noisy"));
+        assert_eq!(spec.0.get("window"), 2.0);
+        assert_eq!(spec.to_string(), "udt:window=2,noisy=true");
         assert_eq!(spec.to_string().parse::<Spec>().unwrap(), spec);
         let message = |text: &str| text.parse::<Spec>().unwrap_err().to_string();
-        assert!(message("reno9").contains("use udt, udt4"));
-        assert!(message("udt:loud=1").contains("it takes window"));
+        assert!(message("reno9").ends_with("did you mean 'reno'?"));
+        assert!(message("zzzzzz").contains("there are udt, udt4"));
+        assert!(message("udt:loud=1").contains("there are window"));
+        assert!(message("udt:windo=1").ends_with("did you mean 'window'?"));
         assert!(message("udt:window=many").contains("'window' cannot be 'many'"));
         assert!(message("udt:window=0").contains("from 1 to"));
         assert!(message("udt:noise=NaN").contains("cannot be"));
+        assert!(message("udt:noisy=1").ends_with("give true or false"));
+    }
+
+    #[test]
+    fn values_are_written_with_their_units() {
+        let rate = Param::rate("rate", 1e6, "a rate");
+        assert_eq!(rate.read("800M"), Some(800e6));
+        assert_eq!(rate.show(2.5e9), "2.5G");
+        assert_eq!(rate.read("1"), None, "less than a byte a millisecond");
+        let time = Param::time("target", 0.1, (0.001, 10.0), "a time");
+        assert_eq!(time.read("25ms"), Some(0.025));
+        assert_eq!((time.show(0.025), time.show(2.0)), ("25ms".into(), "2s".into()));
+        assert_eq!(time.expected(), "a time from 1ms to 10s, like 10ms");
+    }
+
+    #[derive(Debug)]
+    struct Mine;
+
+    impl Law for Mine {
+        fn name(&self) -> &'static str {
+            "mine"
+        }
+    }
+
+    #[test]
+    fn users_register_their_own() {
+        static MINE: LawInfo = LawInfo {
+            name: "mine",
+            summary: "does nothing",
+            source: "this test",
+            params: &[],
+            make: Make::Law(|_, _| Box::new(Mine)),
+        };
+        static TAKEN: LawInfo = LawInfo {
+            name: "udt",
+            summary: "does nothing",
+            source: "this test",
+            params: &[],
+            make: Make::Law(|_, _| Box::new(Mine)),
+        };
+        assert!(register(&MINE) && register(&MINE), "twice is once");
+        assert!(!register(&TAKEN));
+        assert_eq!("mine".parse::<Spec>().unwrap().build(0).name(), "mine");
+        let error = "mine:a=1".parse::<Spec>().unwrap_err().to_string();
+        assert!(error.ends_with("it takes none"));
     }
 }

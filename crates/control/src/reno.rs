@@ -1,7 +1,7 @@
 //! `reno`: NewReno's window (RFC 5681, RFC 6582), and with other parameters any AIMD.
 
 use crate::tcp_like::{INITIAL_WINDOW, Rule, TcpLike};
-use crate::{LawInfo, Param, View};
+use crate::{LawInfo, Make, Param, View};
 
 /// Additive increase, multiplicative decrease: `increase` packets a round trip, the window times
 /// `beta` after a loss. Its mean window at a loss rate p is about
@@ -18,24 +18,23 @@ pub type Reno = TcpLike<Aimd>;
 impl Reno {
     pub(crate) const INFO: LawInfo = LawInfo {
         name: Aimd::NAME,
-        summary: "TCP NewReno, or any AIMD",
+        summary: "the classic: fair to old TCP, slow on long fat paths; or any AIMD",
+        source: "RFC 5681, RFC 6582: TCP NewReno",
         params: &[
             INITIAL_WINDOW,
-            Param {
-                key: "increase",
-                default: "1",
-                min: 0.0,
-                max: 1e6,
-                help: "packets added to the window in a round trip",
-            },
-            Param {
-                key: "beta",
-                default: "0.5",
-                min: 0.01,
-                max: 0.99,
-                help: "share of the window that is left after a loss",
-            },
+            Param::number("increase", 1.0, (0.0, 1e6), "packets/RTT", "added to the window"),
+            Param::number(
+                "beta",
+                0.5,
+                (0.01, 0.99),
+                "",
+                "share of the window that is left after a loss",
+            ),
         ],
+        make: Make::Law(|values, _| {
+            let (increase, beta) = (values.get("increase"), values.get("beta"));
+            Box::new(Reno::aimd(values.get("window"), increase, beta))
+        }),
     };
 
     /// `window`: packets sent before the first ACK; `increase`: packets added in a round trip;

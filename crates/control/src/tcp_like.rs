@@ -18,13 +18,13 @@ const LOSS_WINDOW: f64 = 1.0;
 const ACK_INTERVAL: u32 = 2;
 
 /// The parameter that all these laws take first.
-pub const INITIAL_WINDOW: Param = Param {
-    key: "window",
-    default: "10",
-    min: 1.0,
-    max: 65536.0,
-    help: "packets sent before the first ACK (RFC 6928; ns-2 has 2)",
-};
+pub const INITIAL_WINDOW: Param = Param::number(
+    "window",
+    10.0,
+    (1.0, 65536.0),
+    "packets",
+    "sent before the first ACK (RFC 6928; ns-2 has 2)",
+);
 
 /// Wherein a law differs from the others.
 pub trait Rule: Debug + Send {
@@ -65,6 +65,8 @@ pub struct TcpLike<R> {
     recover: Seq,
     /// A loss is being repaired, so that the window does not grow.
     recovering: bool,
+    /// The window was last seen below the threshold.
+    slow: bool,
     /// The largest number acknowledged when the timer last expired.
     timed_out: Option<Seq>,
 }
@@ -79,6 +81,7 @@ impl<R: Rule> TcpLike<R> {
             acked: Seq::new(0),
             recover: Seq::new(0),
             recovering: false,
+            slow: true,
             timed_out: None,
         }
     }
@@ -87,7 +90,8 @@ impl<R: Rule> TcpLike<R> {
         // One window is sent in a round trip, so one ACK that covers more is one for a hole filled
         // after a time-out: it says nothing of what the path takes at once.
         let acked = acked.min(window);
-        if window >= self.threshold {
+        self.slow = window < self.threshold;
+        if !self.slow {
             return self.rule.avoid(window, acked, view);
         }
         let grown = self.rule.slow_start(window, acked, view);
@@ -121,8 +125,16 @@ impl<R: Rule> Law for TcpLike<R> {
         R::NAME
     }
 
+    fn state(&self) -> &'static str {
+        match (self.recovering, self.slow) {
+            (true, _) => "recovery",
+            (false, true) => "slow start",
+            (false, false) => "avoidance",
+        }
+    }
+
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
-        knobs.window = self.initial_window;
+        knobs.window = view.start_window(self.initial_window);
         knobs.period_ns = 0.0;
         knobs.ack_interval = ACK_INTERVAL;
         self.acked = view.largest_acked.next();
@@ -152,6 +164,7 @@ impl<R: Rule> Law for TcpLike<R> {
         }
         self.recover = view.largest_sent;
         self.recovering = true;
+        self.slow = false;
         // *departs:* RFC 5681 eq. 4 reduces what is in flight, which hosts count differently. The
         // window grows only while it is used, and is taken in its place.
         self.threshold = self.rule.decrease(knobs.window, view).max(LEAST_THRESHOLD);
@@ -166,6 +179,7 @@ impl<R: Rule> Law for TcpLike<R> {
         self.timed_out = Some(view.largest_acked);
         self.recover = view.largest_sent;
         self.recovering = false;
+        self.slow = true;
         knobs.window = LOSS_WINDOW;
     }
 }

@@ -5,7 +5,7 @@ use farhaul_base::{Rng, Time};
 use farhaul_wire::{LossRange, Seq};
 
 use crate::law::SYN_NS;
-use crate::{Knobs, Law, LawInfo, Param, SYN, View};
+use crate::{Knobs, Law, LawInfo, Make, Param, SYN, UdtModule, View};
 
 /// The smallest increase, packets per SYN at an MSS of 1500 (gu05 eq. 2-1).
 const MIN_INCREASE: f64 = 1.0 / 1500.0;
@@ -108,44 +108,49 @@ impl Noise {
 impl Udt {
     pub(crate) const INFO: LawInfo = LawInfo {
         name: "udt",
-        summary: "DAIMD, the law of the UDT dissertation",
+        summary: "bulk data over any clean path: fills it whatever the RTT, fair to its own kind",
+        source: "Gu, UDT dissertation (2005), chapters 2 and 3: DAIMD",
         params: &[
-            Param {
-                key: "window",
-                default: "16",
-                min: 1.0,
-                max: 65536.0,
-                help: "packets sent before the first ACK (the dissertation has 2)",
-            },
-            Param {
-                key: "noisy",
-                default: "false",
-                min: 0.0,
-                max: 1.0,
-                help: "tolerate losses that are not congestion (noisy-link option)",
-            },
-            Param {
-                key: "noise",
-                default: "0.02",
-                min: 0.0,
-                max: 0.5,
-                help: "with noisy: share of packets that may be lost without reaction",
-            },
-            Param {
-                key: "module",
-                default: "false",
-                min: 0.0,
-                max: 1.0,
-                help: "as the author's ns-2 module of 2006 has it; the rest has no effect then",
-            },
-            Param {
-                key: "capacity_error",
-                default: "0",
-                min: -0.99,
-                max: 100.0,
-                help: "for experiments: error E of the capacity estimate, which becomes 1 + E times",
-            },
+            Param::number(
+                "window",
+                16.0,
+                (1.0, 65536.0),
+                "packets",
+                "sent before the first ACK (the dissertation has 2)",
+            ),
+            Param::flag(
+                "noisy",
+                false,
+                "tolerate losses that are not congestion (noisy-link option)",
+            ),
+            Param::number(
+                "noise",
+                0.02,
+                (0.0, 0.5),
+                "",
+                "with noisy: share of packets that may be lost without reaction",
+            ),
+            Param::flag(
+                "module",
+                false,
+                "as the author's ns-2 module of 2006 has it; the rest has no effect then",
+            ),
+            Param::number(
+                "capacity_error",
+                0.0,
+                (-0.99, 100.0),
+                "",
+                "for experiments: error E of the capacity estimate, which becomes 1 + E times",
+            ),
         ],
+        make: Make::Law(|values, seed| {
+            if values.is("module") {
+                return Box::new(UdtModule::new(seed));
+            }
+            let noisy = values.is("noisy");
+            let law = Udt::new(seed, values.get("window"), noisy, values.get("noise"));
+            Box::new(law.with_capacity_error(values.get("capacity_error")))
+        }),
     };
 
     /// The law with `seed` for its random decreases. `window`: packets sent before the first ACK;
@@ -234,8 +239,15 @@ impl Law for Udt {
         "udt"
     }
 
+    fn state(&self) -> &'static str {
+        match self.phase {
+            Phase::SlowStart => "slow start",
+            Phase::Avoidance => "avoidance",
+        }
+    }
+
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
-        knobs.window = self.initial_window;
+        knobs.window = view.start_window(self.initial_window);
         knobs.period_ns = 0.0;
         self.acked = view.largest_acked.next();
         self.last_increase = view.now;

@@ -5,7 +5,7 @@ use farhaul_base::{Rng, Time};
 use farhaul_wire::{LossRange, Seq};
 
 use crate::law::SYN_NS;
-use crate::{Knobs, Law, LawInfo, SYN, View};
+use crate::{Knobs, Law, LawInfo, Make, SYN, View};
 
 /// Smallest increase, packets per SYN: fifteen times the dissertation's at an MSS of 1500.
 const MIN_INCREASE: f64 = 0.01;
@@ -44,8 +44,13 @@ pub struct Udt4 {
 }
 
 impl Udt4 {
-    pub(crate) const INFO: LawInfo =
-        LawInfo { name: "udt4", summary: "the native law of libudt 4.11", params: &[] };
+    pub(crate) const INFO: LawInfo = LawInfo {
+        name: "udt4",
+        summary: "as the stock library has it, to compare with and beside it",
+        source: "libudt 4.11, CUDTCC; Gu and Grossman, UDT paper (2007) section 3.3",
+        params: &[],
+        make: Make::Law(|_, seed| Box::new(Udt4::new(seed))),
+    };
 
     /// The law with `seed` for its random decreases.
     pub fn new(seed: u64) -> Self {
@@ -94,8 +99,12 @@ impl Law for Udt4 {
         "udt4"
     }
 
+    fn state(&self) -> &'static str {
+        if self.slow_start { "slow start" } else { "avoidance" }
+    }
+
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
-        knobs.window = INITIAL_WINDOW;
+        knobs.window = view.start_window(INITIAL_WINDOW);
         knobs.period_ns = 1_000.0;
         self.acked = view.largest_acked.next();
         self.last_update = view.now;

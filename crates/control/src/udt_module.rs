@@ -71,7 +71,7 @@ impl Law for UdtModule {
     }
 
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
-        knobs.window = INITIAL_WINDOW;
+        knobs.window = view.start_window(INITIAL_WINDOW);
         knobs.period_ns = FIRST_PERIOD_NS;
         self.acked = view.largest_acked.next();
         self.last_increase = view.now;

@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_control::{Knobs, Law};
+use farhaul_control::{Governor, Law, Sampler, SentPacket};
 use farhaul_wire::{HEADER_LEN, Seq};
 
 use self::doubts::Doubts;
@@ -44,6 +44,8 @@ pub enum CloseReason {
     Peer,
     /// Nothing has come from the peer for too long.
     TimedOut,
+    /// The congestion control law panicked: [`Connection::failure`] tells what it said.
+    LawFailed,
 }
 
 /// What has happened to a connection since it was last asked.
@@ -116,8 +118,12 @@ pub struct Connection {
     send: SendHalf,
     receive: ReceiveHalf,
     rtt: Rtt,
-    law: Box<dyn Law>,
-    knobs: Knobs,
+    governor: Governor,
+    /// For laws that watch packets: those that leave now, and what is remembered of those in
+    /// flight.
+    watched: Vec<SentPacket>,
+    sampler: Sampler,
+    started: Time,
     /// Smoothed reports of the peer, packets/s; 0 before the first.
     arrival_rate: f64,
     capacity: f64,
@@ -151,7 +157,7 @@ impl Connection {
         peer: SocketAddr,
         agreement: Agreement,
         config: Config,
-        seed: u64,
+        law: Box<dyn Law>,
     ) -> Self {
         let payload = agreement.payload_size();
         let segment = payload + HEADER_LEN;
@@ -180,7 +186,6 @@ impl Connection {
         if let Some(sample) = agreement.rtt {
             rtt.update(now, sample.as_micros().min(u128::from(u32::MAX)) as u32);
         }
-        let law = config.law.build(seed);
         let mut connection = Connection {
             id,
             peer,
@@ -190,8 +195,10 @@ impl Connection {
             send,
             receive,
             rtt,
-            law,
-            knobs: Knobs::default(),
+            governor: Governor::new(law),
+            watched: Vec::new(),
+            sampler: Sampler::new(agreement.isn),
+            started: now,
             arrival_rate: 0.0,
             capacity: 0.0,
             stock: false,
@@ -417,12 +424,22 @@ impl Connection {
         self.send.pacer.set_min_period_ns(period);
     }
 
-    /// Replaces the law of a live connection.
-    pub fn set_law(&mut self, now: Time, law: Box<dyn Law>) {
-        self.tell_law(now, |law, view, knobs| law.close(view, knobs));
-        self.law = law;
-        self.knobs = Knobs::default();
-        self.tell_law(now, |law, view, knobs| law.init(view, knobs));
+    /// Replaces the law.
+    pub(crate) fn set_law(&mut self, now: Time, law: Box<dyn Law>) {
+        self.sampler = Sampler::new(self.send.next_seq());
+        let view = self.view(now, !self.send.buffer.has_unsent());
+        self.governor.replace(law, &view);
+        self.apply_knobs(now);
+    }
+
+    /// The law at work.
+    pub fn law(&self) -> &dyn Law {
+        self.governor.law()
+    }
+
+    /// What the law said when it panicked, if it did.
+    pub fn failure(&self) -> Option<&str> {
+        self.governor.failure()
     }
 
     /// How the linger time is set for a later [`Connection::close`].
@@ -487,10 +504,11 @@ impl Connection {
         if let Some(expired) = self.send.on_timeout(now, self.rto(), self.stock) {
             self.counters.timeouts += 1;
             // The first expiry only asks whether the end of a burst has arrived.
-            if expired.count > 1 || self.knobs.rto.is_some() {
+            if expired.count > 1 || self.governor.knobs().rto.is_some() {
                 self.tell_law(now, |law, view, knobs| law.on_timeout(view, knobs));
             }
         }
+        self.run_law_timer(now);
         self.lose_doubted(now);
         self.report_losses(now);
         if now - self.last_sent >= self.config.keep_alive {
@@ -521,6 +539,7 @@ impl Connection {
             self.receive.acks.timeout(self.receive.point(), self.ack_repeat()),
             self.receive.gaps.timeout(self.nak_interval()),
             self.doubts.timeout(),
+            self.governor.knobs().timer,
         ];
         timers.into_iter().flatten().min()
     }

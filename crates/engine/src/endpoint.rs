@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use bytes::Bytes;
 use farhaul_base::Time;
+use farhaul_control::{Groups, Spec};
 use farhaul_wire::{Control, HEADER_LEN, Packet, Seq, dest};
 
 use self::listener::Listener;
@@ -125,6 +126,8 @@ pub struct Endpoint {
     events: VecDeque<u32>,
     /// When those that receive were last counted.
     shared_at: Time,
+    /// What laws of its connections share.
+    groups: Groups,
     counters: EndpointCounters,
 }
 
@@ -149,6 +152,7 @@ impl Endpoint {
             timers: BinaryHeap::new(),
             events: VecDeque::new(),
             shared_at: now,
+            groups: Groups::default(),
             counters: EndpointCounters::default(),
         }
     }
@@ -206,6 +210,17 @@ impl Endpoint {
         let result = action(connection);
         self.update_schedule(id.0);
         Some(result)
+    }
+
+    /// Replaces the law of a live connection. Window and period stay what they are until the new
+    /// law changes them. Returns whether there is such a connection.
+    pub fn set_law(&mut self, now: Time, id: ConnectionId, spec: &Spec) -> bool {
+        let seed = self.secrets.next_u64();
+        let Some(peer) = self.open_mut(id.0).map(|connection| connection.peer().ip()) else {
+            return false;
+        };
+        let law = self.groups.build(spec, peer, seed);
+        self.update(id, |connection| connection.set_law(now, law)).is_some()
     }
 
     /// The application is done with a connection: it is closed, at once or after its linger time,
@@ -389,7 +404,8 @@ impl Endpoint {
             Progress::None => return,
             Progress::Connected(agreement) => {
                 let config = connecting.config.clone();
-                let connection = Connection::new(now, id, peer, agreement, config, seed);
+                let law = self.groups.build(&config.law, peer.ip(), seed);
+                let connection = Connection::new(now, id, peer, agreement, config, law);
                 socket.entry = Entry::Open(Box::new(connection));
             }
             Progress::Failed(error) => {

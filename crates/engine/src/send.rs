@@ -12,7 +12,7 @@ use farhaul_control::{SYN, SentPacket};
 use farhaul_wire::{DataHeader, LossRange, MsgNo, Seq};
 
 pub use self::buffer::SendBuffer;
-use self::buffer::Slot;
+use self::buffer::{Fate, Slot};
 use self::flight::Flight;
 use crate::loss_list::LossList;
 use crate::pacer::Pacer;
@@ -69,6 +69,12 @@ pub struct SendHalf {
     /// Congestion window, packets.
     window: u32,
     flight: Flight,
+    /// Beyond the newest packet that is known to have arrived.
+    seen: Seq,
+    /// Packets in flight that have been taken for lost: those before `seen` that may be missing.
+    missing: u32,
+    /// Packets known to have arrived.
+    delivered: u64,
     /// The last new packet began a packet pair.
     pair_open: bool,
     /// The clock of data packets started here.
@@ -108,6 +114,9 @@ impl SendHalf {
             flow_limit: isn.plus(flight_flag),
             window: 16,
             flight: Flight::default(),
+            seen: isn,
+            missing: 0,
+            delivered: 0,
             pair_open: false,
             clock_origin: now,
             clock_offset_us,
@@ -183,7 +192,7 @@ impl SendHalf {
     /// The first packet not acknowledged is known to be lost: what came after it waits at the
     /// receiver and cannot be acknowledged.
     fn is_repairing(&self) -> bool {
-        self.loss.contains(self.una) || self.buffer.sent(0).is_some_and(|first| first.retransmitted)
+        self.loss.contains(self.una) || self.buffer.sent(0).is_some_and(Slot::retransmitted)
     }
 
     /// Microseconds on the clock of data packets.
@@ -245,7 +254,7 @@ impl SendHalf {
                     seq,
                     len: slot.len(),
                     timestamp: clock,
-                    retransmission: slot.retransmitted,
+                    retransmission: slot.retransmitted(),
                 });
             }
         }
@@ -279,7 +288,7 @@ impl SendHalf {
             self.loss.remove(seq);
             let slot = self.buffer.sent_mut(index)?;
             slot.sent_us = clock;
-            slot.retransmitted = true;
+            slot.fate = Fate::Resent;
             self.packets_retransmitted += 1;
             return Some((*slot, seq));
         }
@@ -321,6 +330,51 @@ impl SendHalf {
         }
     }
 
+    /// Packets known to have arrived: those acknowledged, and those beyond a hole of which a report
+    /// of losses tells. Those sent again count when they are acknowledged.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// The peer has told of a packet just before `end`. Returns that packet if it is newer than all
+    /// before and was sent once, and how long ago it was.
+    pub fn on_seen(&mut self, now: Time, end: Seq) -> Option<(Seq, Duration)> {
+        if end.since(self.seen) <= 0 || end.since(self.next_seq()) > 0 {
+            return None;
+        }
+        self.seen = end;
+        let newest = end.prev();
+        let slot = self.buffer.sent(u32::try_from(newest.since(self.una)).ok()?)?;
+        let age = slot.age_us(self.clock_us(now));
+        (slot.fate == Fate::Fresh).then_some((newest, Duration::from_micros(age.into())))
+    }
+
+    /// To be called after [`SendHalf::on_seen`] and all that the same packet of the peer tells.
+    pub fn count_delivered(&mut self) -> u64 {
+        let beyond = self.seen.since(self.una).max(0) as u64;
+        let known = self.packets_acked + beyond.saturating_sub(self.missing.into());
+        self.delivered = self.delivered.max(known);
+        self.delivered
+    }
+
+    /// Takes the packets of `range`, all in flight, for lost; returns how many were not so yet.
+    fn take_for_lost(&mut self, range: LossRange) -> u32 {
+        let lost = self.loss.insert(range);
+        if lost > 0 {
+            let first = range.first.since(self.una) as u32;
+            for index in first..first + range.len() {
+                if let Some(slot) = self.buffer.sent_mut(index)
+                    && slot.fate == Fate::Fresh
+                {
+                    slot.fate = Fate::Lost;
+                    self.missing += 1;
+                }
+            }
+        }
+        self.packets_lost += u64::from(lost);
+        lost
+    }
+
     /// The peer has everything before `next`; `available`: packets it can take beyond, if the ACK
     /// says so.
     pub fn on_ack(&mut self, now: Time, next: Seq, available: Option<u32>) -> AckOutcome {
@@ -339,6 +393,10 @@ impl SendHalf {
         }
         if !self.loss.is_empty() {
             self.loss.remove_range(LossRange { first: self.una, last: next.prev() });
+        }
+        if self.missing > 0 {
+            let acked = (0..advance as u32).filter_map(|index| self.buffer.sent(index));
+            self.missing -= acked.filter(|slot| slot.fate != Fate::Fresh).count() as u32;
         }
         self.buffer.acknowledge(advance as u32);
         self.packets_acked += advance as u64;
@@ -364,21 +422,20 @@ impl SendHalf {
         }
         self.silent_run = self.silent_run.saturating_mul(2);
         let range = LossRange { first: self.una, last: self.una.plus(run - 1) };
-        self.packets_lost += u64::from(self.loss.insert(range));
+        self.take_for_lost(range);
     }
 
     /// A receiver that reports a loss once does not tell which retransmissions were lost as well.
     /// When the first packet missing is one of them and its time is up, so it is for all others.
     fn lose_overdue_retransmissions(&mut self, now: Time, timeout: Duration) {
         let overdue = self.overdue(now, timeout);
-        let lost = |slot: &Slot| slot.retransmitted && overdue(slot);
+        let lost = |slot: &Slot| slot.retransmitted() && overdue(slot);
         if !self.buffer.sent(0).is_some_and(lost) {
             return;
         }
         for index in 0..self.buffer.in_flight() {
             if self.buffer.sent(index).is_some_and(lost) {
-                let range = LossRange::single(self.una.plus(index));
-                self.packets_lost += u64::from(self.loss.insert(range));
+                self.take_for_lost(LossRange::single(self.una.plus(index)));
             }
         }
     }
@@ -414,18 +471,17 @@ impl SendHalf {
             let seq = self.una.plus(index);
             let wanted = index <= to
                 && self.buffer.sent(index).is_some_and(|slot| {
-                    !slot.retransmitted || slot.age_us(clock) > fresh.as_micros() as u32
+                    !slot.retransmitted() || slot.age_us(clock) > fresh.as_micros() as u32
                 });
             match (wanted, run) {
                 (true, None) => run = Some(seq),
                 (false, Some(start)) => {
-                    lost += self.loss.insert(LossRange { first: start, last: seq.prev() });
+                    lost += self.take_for_lost(LossRange { first: start, last: seq.prev() });
                     run = None;
                 }
                 _ => {}
             }
         }
-        self.packets_lost += u64::from(lost);
         Ok((lost > 0).then_some(LossRange { first, last: range.last }))
     }
 
@@ -454,9 +510,8 @@ impl SendHalf {
         // *departs:* gu05 Figure 2-5 step 1c takes everything unacknowledged for lost. The ends of
         // the window will do: their answer, an ACK or a NAK, tells exactly what is missing.
         let last = self.next_seq().prev();
-        let lost = self.loss.insert(LossRange::single(self.una))
-            + self.loss.insert(LossRange::single(last));
-        self.packets_lost += u64::from(lost);
+        self.take_for_lost(LossRange::single(self.una));
+        self.take_for_lost(LossRange::single(last));
         Some(Expired { count: self.expirations })
     }
 

@@ -334,24 +334,6 @@ fn the_maximum_bandwidth_is_kept() {
     assert!((9.0e6..10.1e6).contains(&rate), "{rate}");
 }
 
-/// A law may be replaced while data flows.
-#[test]
-fn laws_change_in_flight() {
-    let mut net = Net::new(&lossy("0.5%"), 1);
-    let ids = net.connect(stream(), stream());
-    let mut flow = Flow::new(A, ids, data(3, 2 << 20));
-    for name in ["udt4", "udt:noisy", "udt4", "udt"] {
-        let law = name.parse::<farhaul_control::Spec>().unwrap().build(3);
-        let now = net.now;
-        net.update(A, ids.0, |c| c.set_law(now, law));
-        let part = flow.read + (500 << 10);
-        let go_on =
-            net.run_until(Duration::from_secs(20), |net| flow.pump(net) || flow.read > part);
-        assert!(go_on, "{name}: {} bytes", flow.read);
-    }
-    assert!(net.run_until(Duration::from_secs(20), |net| flow.pump(net)));
-}
-
 /// Estimates and timers that have aged do not keep a connection from going on.
 #[test]
 fn an_hour_of_silence_between_two_transfers() {

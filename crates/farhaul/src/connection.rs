@@ -158,8 +158,8 @@ impl Connection {
 
     /// Replaces the congestion control law.
     pub fn set_law(&self, law: &farhaul_control::Spec) {
-        let seed = getrandom::u64().unwrap_or_default();
-        self.inner.update(|now, c| c.set_law(now, law.build(seed)));
+        let id = self.inner.id;
+        self.inner.port.update(|now, state| state.endpoint.set_law(now, id, law));
     }
 
     /// What the performance monitor tells; `clear`: [`Stats::recent`] begins anew.

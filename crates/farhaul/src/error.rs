@@ -29,6 +29,9 @@ pub(crate) fn closed_error(reason: Option<CloseReason>) -> io::Error {
             io::ErrorKind::TimedOut,
             "the linger time ended before everything was acknowledged",
         ),
+        Some(CloseReason::LawFailed) => io::Error::other(
+            "the congestion control law failed (it panicked), and its connection was closed",
+        ),
         _ => io::Error::new(io::ErrorKind::NotConnected, "the connection is closed"),
     }
 }

@@ -59,7 +59,6 @@ mod rate_changes;
 mod series;
 mod stats;
 mod transmitter;
-mod units;
 mod wire;
 
 pub use config::{Blackout, Displacement, Jitter, LinkConfig, Reorder};
@@ -69,7 +68,7 @@ pub use loss::{GilbertElliott, LossModel};
 pub use queue::{CoDel, QueueConfig, QueueLimit, Red};
 pub use rate_changes::{RateChange, RateChanges};
 pub use stats::{LinkStats, QueueDepth};
-pub use units::{ParseError, Probability, Rate, parse_duration, parse_size, split_number};
+pub use farhaul_base::units::{ParseError, Probability, Rate, parse_duration, parse_size, split_number};
 
 /// What a link must know of a packet. A duplicating link clones it.
 pub trait Packet: Clone {

@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
-use crate::units::parse_fields;
+use farhaul_base::units::parse_fields;
 use crate::{GilbertElliott, LossModel, ParseError, Probability};
 
 impl FromStr for LossModel {

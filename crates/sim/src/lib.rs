@@ -36,7 +36,7 @@ pub use report::{
 };
 pub use run::Run;
 pub use scenario::{
-    FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario, nearest,
+    FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario,
 };
 pub use simulation::{Agent, AgentId, Sent, Simulation};
 pub use tcp::{

@@ -25,8 +25,8 @@ use crate::tcp::{TCP_HEADERS, TcpConfig};
 use crate::udt::MessageSpec;
 
 pub use plan::{Plan, Point};
-pub(crate) use problems::suggestion;
-pub use problems::{Problem, Problems, nearest};
+pub(crate) use farhaul_base::names::suggestion;
+pub use problems::{Problem, Problems};
 
 /// A network, the flows over it, and what to measure.
 #[derive(Clone, Debug, PartialEq)]

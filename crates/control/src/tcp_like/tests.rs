@@ -3,27 +3,23 @@ use core::time::Duration;
 use farhaul_base::Time;
 
 use super::*;
-use crate::{Reno, Trace};
+use crate::Reno;
 
 /// What a host tells that has `in_flight` packets on the way, RTT 100 ms.
 pub(crate) fn view(now_ms: u64, in_flight: u32, largest_sent: u32) -> View {
     View {
         now: Time::from_millis(now_ms),
         rtt: Duration::from_millis(100),
-        rtt_var: Duration::ZERO,
         rtt_min: Duration::from_millis(100),
         arrival_rate: 0.0,
         delivery_rate: 0.0,
         capacity: 0.0,
-        real_period_ns: 0.0,
-        mss: 1500,
         in_flight,
         flow_window: 1 << 20,
         max_window: 1 << 20,
         largest_sent: Seq::new(largest_sent),
         largest_acked: Seq::new(Seq::MAX),
-        app_limited: false,
-        trace: Trace::default(),
+        ..View::default()
     }
 }
 

@@ -14,15 +14,14 @@ fn view(now_ms: u64) -> View {
         arrival_rate: 10_000.0,
         delivery_rate: 10_000.0,
         capacity: 16_666.0,
-        real_period_ns: 0.0,
         mss: MSS,
         in_flight: 800,
         flow_window: 25_600,
         max_window: 25_600,
         largest_sent: Seq::new(1_000),
         largest_acked: Seq::new(99),
-        app_limited: false,
         trace: Trace { packets_sent: 1_000, ..Trace::default() },
+        ..View::default()
     }
 }
 
@@ -34,7 +33,7 @@ fn single(seq: u32) -> [LossRange; 1] {
 fn avoiding(noisy: bool, period_ns: f64) -> (Udt, Knobs) {
     let mut law = Udt::new(1, 16.0, noisy, 0.02);
     let mut knobs = Knobs::default();
-    law.init(&view(0), &mut knobs);
+    law.init(&View { delivery_rate: 0.0, ..view(0) }, &mut knobs);
     law.phase = Phase::Avoidance;
     law.epoch.last_decrease = Seq::new(2_000);
     knobs.period_ns = period_ns;
@@ -156,7 +155,7 @@ fn decreases_within_an_epoch_are_spaced_and_bounded() {
 fn slow_start_grows_by_what_is_acknowledged_and_ends_with_a_loss() {
     let mut law = Udt::new(1, 2.0, false, 0.02);
     let mut knobs = Knobs::default();
-    law.init(&view(0), &mut knobs);
+    law.init(&View { delivery_rate: 0.0, ..view(0) }, &mut knobs);
     assert_eq!((knobs.window, knobs.period_ns), (2.0, 0.0));
     law.on_ack(Seq::new(102), &view(10), &mut knobs);
     law.on_ack(Seq::new(106), &view(20), &mut knobs);
@@ -242,7 +241,7 @@ fn capacity_error_changes_the_stage() {
 fn a_loss_before_any_estimate_leaves_a_window_every_round_trip() {
     let mut law = Udt::new(1, 16.0, false, 0.02);
     let mut knobs = Knobs::default();
-    law.init(&view(0), &mut knobs);
+    law.init(&View { delivery_rate: 0.0, ..view(0) }, &mut knobs);
     // The first packet has been acknowledged after a round trip: 12 packets/s, says that.
     let early = View { arrival_rate: 0.0, delivery_rate: 12.0, ..view(81) };
     law.on_loss(&single(110), &early, &mut knobs);

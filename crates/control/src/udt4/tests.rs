@@ -1,26 +1,21 @@
 use core::time::Duration;
 
 use super::*;
-use crate::Trace;
 
 pub(crate) fn view(now_ms: u64) -> View {
     View {
         now: Time::from_millis(now_ms),
         rtt: Duration::from_millis(40),
-        rtt_var: Duration::ZERO,
         rtt_min: Duration::from_millis(40),
         arrival_rate: 20_000.0,
         delivery_rate: 20_000.0,
         capacity: 80_000.0,
-        real_period_ns: 0.0,
-        mss: 1500,
         in_flight: 800,
         flow_window: 25_600,
         max_window: 25_600,
         largest_sent: Seq::new(5_000),
         largest_acked: Seq::new(99),
-        app_limited: false,
-        trace: Trace::default(),
+        ..View::default()
     }
 }
 
@@ -31,7 +26,7 @@ pub(crate) fn single(seq: u32) -> [LossRange; 1] {
 fn avoiding(period_ns: f64) -> (Udt4, Knobs) {
     let mut law = Udt4::new(3);
     let mut knobs = Knobs::default();
-    law.init(&view(0), &mut knobs);
+    law.init(&View { delivery_rate: 0.0, ..view(0) }, &mut knobs);
     law.slow_start = false;
     knobs.period_ns = period_ns;
     (law, knobs)
@@ -97,7 +92,7 @@ fn at_most_five_decreases_a_period() {
 fn slow_start_leaves_for_the_arrival_speed_less_one_decrease() {
     let mut law = Udt4::new(3);
     let mut knobs = Knobs::default();
-    law.init(&view(0), &mut knobs);
+    law.init(&View { delivery_rate: 0.0, ..view(0) }, &mut knobs);
     law.on_ack(Seq::new(116), &view(10), &mut knobs);
     assert_eq!(knobs.window, 32.0);
     law.on_ack(Seq::new(120), &view(15), &mut knobs);
@@ -119,7 +114,7 @@ fn slow_start_leaves_for_the_arrival_speed_less_one_decrease() {
 fn an_unknown_arrival_speed_does_not_stop_the_flow() {
     let mut law = Udt4::new(3);
     let mut knobs = Knobs::default();
-    law.init(&view(0), &mut knobs);
+    law.init(&View { delivery_rate: 0.0, ..view(0) }, &mut knobs);
     let early = View { arrival_rate: 0.0, ..view(5) };
     law.on_loss(&single(110), &early, &mut knobs);
     assert!((knobs.period_ns - 1.125 * 50e6 / 16.0).abs() < 1e-6, "a window every RTT + SYN");

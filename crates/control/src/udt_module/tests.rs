@@ -3,7 +3,7 @@ use crate::udt4::tests::{single, view};
 
 fn begun() -> (UdtModule, Knobs) {
     let (mut law, mut knobs) = (UdtModule::new(3), Knobs::default());
-    law.init(&view(0), &mut knobs);
+    law.init(&View { delivery_rate: 0.0, ..view(0) }, &mut knobs);
     (law, knobs)
 }
 

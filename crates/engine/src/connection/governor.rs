@@ -4,10 +4,10 @@
 use core::time::Duration;
 
 use farhaul_base::Time;
-use farhaul_control::{Knobs, Law, SYN, Trace, View};
+use farhaul_control::{Arrival, Knobs, Law, MOST_MESSAGES, SYN, Trace, View};
+use farhaul_wire::Seq;
 
-use super::Connection;
-use super::outgoing::MAX_CUSTOM_MESSAGES;
+use super::{CloseReason, Connection};
 use crate::send::retransmission_timeout;
 
 /// Round trips over which the packet-sending period that is really kept is measured. A window that
@@ -81,29 +81,94 @@ impl Connection {
         }
     }
 
+    /// Tells the law of an event that is no news of packets sent.
     pub(super) fn tell_law(
         &mut self,
         now: Time,
         event: impl FnOnce(&mut dyn Law, &View, &mut Knobs),
     ) {
-        self.tell_law_limited(now, !self.send.buffer.has_unsent(), event);
+        let view = self.view(now, !self.send.buffer.has_unsent());
+        self.governor.tell(&view, event);
+        self.apply_knobs(now);
     }
 
-    pub(super) fn tell_law_limited(
+    /// Tells the law of an event that may be news of the packet before `end`.
+    pub(super) fn tell_law_news(
         &mut self,
         now: Time,
         app_limited: bool,
+        newest: Option<Arrival>,
         event: impl FnOnce(&mut dyn Law, &View, &mut Knobs),
     ) {
-        let view = self.view(now, app_limited);
-        event(self.law.as_mut(), &view, &mut self.knobs);
-        self.send.set_window(self.knobs.window.min(self.start_window()));
-        self.send.pacer.set_period_ns(self.knobs.period_ns);
-        self.send.pacer.pause(self.knobs.pause_until);
-        for message in self.knobs.messages.drain(..) {
-            if self.outbox.custom.len() < MAX_CUSTOM_MESSAGES {
-                self.outbox.custom.push_back(message);
-            }
+        let view = View { newest, ..self.view(now, app_limited) };
+        self.governor.tell(&view, event);
+        self.apply_knobs(now);
+    }
+
+    /// Tells a law that watches packets of those that leave now.
+    pub(super) fn tell_law_sent(&mut self, now: Time) {
+        let mut packets = core::mem::take(&mut self.watched);
+        let mut view = self.view(now, false);
+        // What is counted as in flight already when the first of them leaves.
+        view.in_flight -= packets.iter().filter(|p| !p.retransmission).count() as u32;
+        for packet in &packets {
+            view.in_flight += u32::from(!packet.retransmission);
+            let event =
+                |law: &mut dyn Law, view: &View, knobs: &mut Knobs| law.on_packet_sent(packet, view, knobs);
+            let tag = self.governor.tell(&view, event);
+            self.sampler.on_sent(packet.seq, tag, &view);
+        }
+        if !self.send.buffer.has_unsent() {
+            self.sampler.on_app_limited(&view);
+        }
+        packets.clear();
+        self.watched = packets;
+        self.apply_knobs(now);
+    }
+
+    /// What the arrival of the packet before `end` tells, if it is news.
+    pub(super) fn newest(&mut self, now: Time, end: Seq) -> Option<(Seq, Duration)> {
+        self.send.on_seen(now, end)
+    }
+
+    /// The same for the law, once everything is counted that came with the news.
+    pub(super) fn arrival(&mut self, now: Time, newest: Option<(Seq, Duration)>) -> Option<Arrival> {
+        let delivered = self.send.count_delivered();
+        let (seq, rtt) = newest?;
+        let sample = self.sampler.on_arrival(now, seq, delivered);
+        let tag = sample.map_or(0, |(tag, _)| tag);
+        Some(Arrival { seq, rtt, tag, delivery: sample.map(|(_, delivery)| delivery) })
+    }
+
+    /// Lets what the law has set take effect.
+    pub(super) fn apply_knobs(&mut self, now: Time) {
+        let start_window = self.start_window();
+        let knobs = self.governor.knobs_mut();
+        self.send.set_window(knobs.window.min(start_window));
+        self.send.pacer.set_period_ns(knobs.period_ns);
+        self.send.pacer.pause(knobs.pause_until);
+        if !knobs.messages.is_empty() {
+            let room = MOST_MESSAGES.saturating_sub(self.outbox.custom.len());
+            self.outbox.custom.extend(knobs.messages.drain(..).take(room));
+        }
+        if self.governor.failure().is_some() {
+            self.fail(now);
+        }
+    }
+
+    /// Ends the connection of a law that panicked.
+    #[cold]
+    fn fail(&mut self, now: Time) {
+        if self.close_reason().is_none() {
+            self.start_shutdown(now, CloseReason::LawFailed);
+        }
+    }
+
+    /// Lets the law's timer expire if it is due.
+    pub(super) fn run_law_timer(&mut self, now: Time) {
+        if self.governor.knobs().timer.is_some_and(|at| at <= now) {
+            self.governor.knobs_mut().timer = None;
+            self.tell_law(now, |law, view, knobs| law.on_timer(view, knobs));
         }
     }
 
@@ -111,7 +176,7 @@ impl Connection {
     /// further than it serves (gu05 §3.4, and [`Connection::window_target`]); a stock peer opens it
     /// all, and slow start would fill it within a few round trips, most of it to be lost.
     pub(super) fn start_window(&self) -> f64 {
-        if !self.stock || self.knobs.period_ns > 0.0 {
+        if !self.stock || self.governor.knobs().period_ns > 0.0 {
             return f64::MAX;
         }
         let rtt = self.rtt.min().unwrap_or(self.rtt.smoothed());
@@ -125,7 +190,8 @@ impl Connection {
         let ipv6_extra = self.config.mss - self.config.wire_mss(self.peer.ip());
         View {
             now,
-            rtt: self.knobs.rtt.unwrap_or(self.rtt.smoothed()),
+            started: self.started,
+            rtt: self.governor.knobs().rtt.unwrap_or(self.rtt.smoothed()),
             rtt_var: self.rtt.variation(),
             rtt_min: self.rtt.min().unwrap_or(Duration::MAX),
             // Stock takes the time between packets for the speed of their arrival, which for those
@@ -141,10 +207,14 @@ impl Connection {
             largest_sent: self.send.next_seq().prev(),
             largest_acked: self.send.una().prev(),
             app_limited,
+            delivered: self.send.delivered(),
+            newest: None,
             trace: Trace {
                 packets_sent: self.send.packets_sent,
                 packets_retransmitted: self.send.packets_retransmitted,
                 packets_lost: self.send.packets_lost,
+                packets_received: self.receive.packets_received,
+                packets_missed: self.receive.lost,
                 acks: self.counters.acks_received,
                 naks: self.counters.naks_received,
             },
@@ -175,7 +245,7 @@ impl Connection {
     }
 
     pub(super) fn rto(&self) -> Duration {
-        self.knobs.rto.unwrap_or_else(|| retransmission_timeout(self.rtt.timeout()))
+        self.governor.knobs().rto.unwrap_or_else(|| retransmission_timeout(self.rtt.timeout()))
     }
 
     /// An ACK unanswered is sent again when its ACK2 should have come; a peer that claims a round

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_control::{SYN, SentPacket};
+use farhaul_control::{Knobs, Law, SYN, SentPacket, View};
 use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Packet, Request};
 
 use super::governor::PERIOD_MEASURED_OVER;
@@ -76,7 +76,8 @@ impl Connection {
     /// After `packets` that came together, the last perhaps at the end of a burst.
     fn after_data(&mut self, now: Time, packets: u32, burst_ends: bool, batch: Option<u32>) {
         self.receive.close_batch(now, batch);
-        self.receive.acks.on_data(now, packets, self.knobs.ack_period, burst_ends);
+        let period = self.governor.knobs().ack_period;
+        self.receive.acks.on_data(now, packets, period, burst_ends);
         self.report_losses(now);
         self.events.readable |= self.receive.readable();
     }
@@ -112,7 +113,7 @@ impl Connection {
             Payload { batch: self.receive.open_batch(copy), start: 0, len: len as u16 }
         };
         self.receive.on_data(now, header, payload);
-        if self.law.watches_packets() {
+        if self.governor.watches_packets() {
             let packet = SentPacket {
                 seq: header.seq,
                 len: len as u32,
@@ -141,7 +142,8 @@ impl Connection {
                 // one whose range is too long.
                 let exact = timestamp != 0;
                 if self.receive.on_drop_request(now, message.value(), *first, *last, exact) {
-                    self.receive.acks.on_data(now, 0, self.knobs.ack_period, true);
+                    let period = self.governor.knobs().ack_period;
+                    self.receive.acks.on_data(now, 0, period, true);
                 } else {
                     self.counters.invalid += 1;
                 }
@@ -173,6 +175,7 @@ impl Connection {
 
     pub(super) fn on_ack(&mut self, now: Time, ack_seq: AckSeq, ack: &Ack) {
         let available = ack.detail.map(|d| d.available);
+        let newest = self.newest(now, ack.next);
         let outcome = self.send.on_ack(now, ack.next, available);
         if outcome == AckOutcome::Impossible {
             self.counters.invalid += 1;
@@ -202,7 +205,12 @@ impl Connection {
         let app_limited = self.send.take_app_limited();
         self.delivery.on_ack(now, packets, app_limited, span);
         let next = ack.next;
-        self.tell_law_limited(now, app_limited, |law, view, knobs| law.on_ack(next, view, knobs));
+        let newest = self.arrival(now, newest);
+        if self.governor.watches_packets() {
+            self.sampler.acknowledge(next);
+        }
+        let event = |law: &mut dyn Law, view: &View, knobs: &mut Knobs| law.on_ack(next, view, knobs);
+        self.tell_law_news(now, app_limited, newest, event);
         self.send.resend_silent_hole(now, self.rto(), self.stock);
         if self.send.buffer.is_empty() {
             self.events.flushed = true;
@@ -254,7 +262,10 @@ impl Connection {
         let fresh = self.rtt.min().map_or(steady, |least| least.max(steady)) + SYN / 2;
         let mut valid = true;
         let mut lost = Vec::new();
+        let mut newest = None;
         for range in ranges {
+            // A report leaves when the packet behind the hole arrives.
+            newest = self.newest(now, range.last.plus(2)).or(newest);
             match self.send.on_loss_report(now, *range, fresh) {
                 Ok(range) => lost.extend(range),
                 Err(()) => valid = false,
@@ -265,8 +276,12 @@ impl Connection {
             // What comes before it has noticed that it is connected, stock drops: no congestion.
             lost.retain(|range| range.last.since(self.agreement.isn) >= STOCK_DEAF_FOR);
         }
+        let newest = self.arrival(now, newest);
         if !lost.is_empty() {
-            self.tell_law(now, |law, view, knobs| law.on_loss(&lost, view, knobs));
+            let app_limited = !self.send.buffer.has_unsent();
+            let event =
+                |law: &mut dyn Law, view: &View, knobs: &mut Knobs| law.on_loss(&lost, view, knobs);
+            self.tell_law_news(now, app_limited, newest, event);
         }
         valid
     }

@@ -13,8 +13,6 @@ use crate::handshake::own_fields;
 use crate::receive::AckForm;
 use crate::transmit::Transmit;
 
-/// Peer laws' messages that wait to be sent.
-pub const MAX_CUSTOM_MESSAGES: usize = 64;
 /// Ranges of losses that wait to be reported.
 pub const MAX_NAK_RANGES: usize = 1 << 16;
 /// The longest control packet.
@@ -61,12 +59,12 @@ impl Connection {
         }
         let segments = self.segments();
         let dest = self.agreement.peer_id;
-        let count = if self.law.watches_packets() {
-            let mut sent = Vec::new();
-            let mut note = |packet| sent.push(packet);
+        let count = if self.governor.watches_packets() {
+            let watched = &mut self.watched;
+            let mut note = |packet| watched.push(packet);
             let count = self.send.fill(now, dest, segments, out, Some(&mut note));
-            for packet in &sent {
-                self.tell_law(now, |law, view, knobs| law.on_packet_sent(packet, view, knobs));
+            if count > 0 {
+                self.tell_law_sent(now);
             }
             count
         } else {
@@ -148,7 +146,8 @@ impl Connection {
         let point = self.receive.point();
         let target = self.window_target(now).min(self.receive.capacity());
         let repeat = self.ack_repeat();
-        self.receive.acks.poll(now, point, repeat, self.knobs.ack_interval, target)
+        let interval = self.governor.knobs().ack_interval;
+        self.receive.acks.poll(now, point, repeat, interval, target)
     }
 
     pub(super) fn ack(&mut self, now: Time, form: AckForm) -> Control<'static> {

@@ -142,7 +142,8 @@ impl Endpoint {
         let own = own_fields(id, from, request.isn, &config);
         let answer = Handshake { mss: agreement.wire_mss, cookie: request.cookie, ..own };
         let seed = self.secrets.next_u64();
-        let connection = Connection::new(now, id, from, agreement, config, seed);
+        let law = self.groups.build(&config.law, from.ip(), seed);
+        let connection = Connection::new(now, id, from, agreement, config, law);
         if let Some(listener) = &mut self.listener {
             listener.waiting.push_back(ConnectionId(id));
         }

@@ -30,11 +30,26 @@ pub struct Slot {
     pub message: u32,
     /// Microseconds at the last transmission, on the connection's clock.
     pub sent_us: u32,
+    pub fate: Fate,
+}
+
+/// What has become of a packet, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Sent at most once, and not known to be lost.
+    Fresh,
+    /// Taken for lost, and not sent again yet.
+    Lost,
     /// Sent more than once.
-    pub retransmitted: bool,
+    Resent,
 }
 
 impl Slot {
+    /// Sent more than once.
+    pub fn retransmitted(&self) -> bool {
+        self.fate == Fate::Resent
+    }
+
     /// Payload bytes.
     pub fn len(&self) -> u32 {
         u32::from(self.len)
@@ -205,7 +220,7 @@ impl SendBuffer {
             dropped: false,
             message,
             sent_us: 0,
-            retransmitted: false,
+            fate: Fate::Fresh,
         });
     }
 
@@ -231,7 +246,7 @@ impl SendBuffer {
                 dropped: false,
                 message,
                 sent_us: 0,
-                retransmitted: false,
+                fate: Fate::Fresh,
             });
         }
     }

@@ -5,7 +5,7 @@ use core::num::NonZeroU32;
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::units::parse_fields;
+use farhaul_base::units::parse_fields;
 use crate::{CoDel, ParseError, QueueConfig, QueueLimit, Red, parse_duration, parse_size};
 
 impl QueueConfig {

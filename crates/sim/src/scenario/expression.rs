@@ -1,6 +1,6 @@
 //! Variables in values: `$rtt`, `$rtt / 2`, `$rate * 0.9`.
 
-use super::problems::suggestion;
+use farhaul_base::names::suggestion;
 use super::reader::Variables;
 
 /// The longest value, bytes.

@@ -7,7 +7,7 @@ use farhaul_engine::{Config, Mode, ReorderTolerance};
 use farhaul_link::{Rate, parse_duration, parse_size};
 use toml::de::DeTable;
 
-use super::problems::suggestion;
+use farhaul_base::names::suggestion;
 use super::reader::{Item, Scalar, Section};
 use super::tables::Nodes;
 use super::{FlowSpec, Protocol};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
-use super::problems::{Problem, Problems, line_of, suggestion};
+use super::problems::{Problem, Problems, line_of};
+use farhaul_base::names::suggestion;
 use super::reader::{Reader, Variables};
 use super::{Scenario, tables};
 

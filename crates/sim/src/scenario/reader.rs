@@ -12,7 +12,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::expression;
-use super::problems::{Problem, line_of, suggestion};
+use super::problems::{Problem, line_of};
+use farhaul_base::names::suggestion;
 
 /// The values of variables.
 pub(super) type Variables = BTreeMap<String, String>;

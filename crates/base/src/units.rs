@@ -107,7 +107,8 @@ pub fn parse_size(text: &str) -> Result<u64, ParseError> {
 }
 
 impl ParseError {
-    pub(crate) fn new(text: &str, expected: &'static str) -> Self {
+    /// `text` is not `expected`.
+    pub fn new(text: &str, expected: &'static str) -> Self {
         ParseError { text: text.to_owned(), expected }
     }
 }
@@ -192,7 +193,7 @@ impl fmt::Display for Probability {
 
 /// Reads `name=value,name=value`: gives `set` the name and the value of each field, none twice; it
 /// returns whether they are as expected.
-pub(crate) fn parse_fields(
+pub fn parse_fields(
     text: &str,
     expected: &'static str,
     mut set: impl FnMut(&str, &str) -> Result<bool, ParseError>,

@@ -1,0 +1,96 @@
+//! A law at work: it is told of events, what it sets is kept within limits, and if it panics,
+//! nothing but its own connection comes to harm.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::{Knobs, Law, View};
+
+/// A law and what it has set.
+#[derive(Debug)]
+pub struct Governor {
+    law: Box<dyn Law>,
+    knobs: Knobs,
+    watches_packets: bool,
+    /// What the law said when it panicked: it is told of nothing more.
+    failure: Option<String>,
+}
+
+impl Governor {
+    /// `law` with knobs at their defaults. Tell it of [`Law::init`] first.
+    pub fn new(law: Box<dyn Law>) -> Self {
+        let watches_packets = law.watches_packets();
+        Governor { law, knobs: Knobs::default(), watches_packets, failure: None }
+    }
+
+    /// Tells the law of an event. What it has set is within its limits afterwards.
+    #[inline]
+    pub fn tell<T: Default>(
+        &mut self,
+        view: &View,
+        event: impl FnOnce(&mut dyn Law, &View, &mut Knobs) -> T,
+    ) -> T {
+        if self.failure.is_some() {
+            return T::default();
+        }
+        let (law, knobs) = (self.law.as_mut(), &mut self.knobs);
+        // Law and knobs may be left in any state by a panic: neither is looked at again.
+        let told = catch_unwind(AssertUnwindSafe(|| event(law, view, knobs)));
+        self.knobs.contain(view.now);
+        told.unwrap_or_else(|panic| {
+            self.fail(panic.as_ref());
+            T::default()
+        })
+    }
+
+    /// Puts `law` in the place of the one at work. Window and period stay what they are until the
+    /// new law changes them.
+    pub fn replace(&mut self, law: Box<dyn Law>, view: &View) {
+        self.tell(view, |law, view, knobs| law.close(view, knobs));
+        let Knobs { window, period_ns, pause_until, .. } = self.knobs;
+        let messages = core::mem::take(&mut self.knobs.messages);
+        let failure = self.failure.take();
+        *self = Governor::new(law);
+        self.failure = failure;
+        self.knobs = Knobs { window, period_ns, pause_until, messages, ..Knobs::default() };
+        self.tell(view, |law, view, knobs| law.init(view, knobs));
+    }
+
+    /// The law at work.
+    pub fn law(&self) -> &dyn Law {
+        self.law.as_ref()
+    }
+
+    /// Whether the law wants to be told of each packet.
+    pub fn watches_packets(&self) -> bool {
+        self.watches_packets
+    }
+
+    /// What the law has set, within its limits.
+    pub fn knobs(&self) -> &Knobs {
+        &self.knobs
+    }
+
+    /// To take out messages and timers, and for hosts with a say of their own.
+    pub fn knobs_mut(&mut self) -> &mut Knobs {
+        &mut self.knobs
+    }
+
+    /// What the law said when it panicked, if it did.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    #[cold]
+    fn fail(&mut self, panic: &(dyn core::any::Any + Send)) {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        self.failure = Some(text.unwrap_or("no message").to_owned());
+        self.watches_packets = false;
+        self.knobs = Knobs::default();
+    }
+}
+
+#[cfg(test)]
+mod tests;
