@@ -545,6 +545,29 @@ fn utilisation_counts_every_change_of_the_rate() {
     assert!(link.utilisation.is_some_and(|share| (0.99..=1.0).contains(&share)), "{link:?}");
 }
 
+/// What a constant rate has lost is what was sent and has not come, each packet counted once.
+#[test]
+fn losses_and_copies_of_a_constant_rate() {
+    let flow = |keys: &str| {
+        let text = format!("{LINK}{keys}{FLOW}protocol = \"cbr\"\nrate = \"6M\"\n");
+        scenario(&text).run().flows[0].clone()
+    };
+    // 500 packets a second; at the end 50 of them are on their way.
+    let plain = flow("delay = \"100ms\"\n");
+    assert_eq!((plain.loss_rate, plain.packets_sent), (0.0, 1_001));
+    let lossy = flow("loss = \"every:10\"\n");
+    assert!((0.0995..=0.1).contains(&lossy.loss_rate), "{lossy:?}");
+    let damaged = flow("corrupt = 1\n");
+    assert!(damaged.loss_rate > 0.99 && damaged.bytes == 0, "{damaged:?}");
+    let cut = flow("blackouts = \"1s+5s\"\n");
+    assert!((0.49..=0.51).contains(&cut.loss_rate), "{cut:?}");
+    let full = flow("rate_changes = \"0s:3M\"\nqueue = \"10p\"\n");
+    assert!((0.48..=0.51).contains(&full.loss_rate), "{full:?}");
+    let copied = flow("delay = \"100ms\"\nduplicate = 1\nqueue = \"unlimited\"\n");
+    assert_eq!((copied.loss_rate, copied.bytes), (0.0, plain.bytes));
+    assert!(copied.throughput_bps < 6e6, "{copied:?}");
+}
+
 #[test]
 fn cases_are_variables_that_go_together() {
     let text = "duration = \"$time\"\n[set]\ntime = \"1s\"\n[sweep]\nrtt = [\"1ms\", \"2ms\"]\n\
