@@ -126,6 +126,13 @@ impl<P: Packet> Link<P> {
         &self.config
     }
 
+    /// The packets that it holds, in no particular order: those that wait, that in transmission,
+    /// those on the wire.
+    pub fn packets(&self) -> impl Iterator<Item = &P> {
+        let current = self.current.iter().map(|(_, queued)| &queued.packet);
+        self.queue.packets().chain(current).chain(self.wire.packets())
+    }
+
     /// Begins to keep each packet that is lost, or ends that. Off at first, and then without cost.
     pub fn keep_lost(&mut self, keep: bool) {
         self.kept = keep.then(|| Box::new(Kept::new()));

@@ -153,6 +153,11 @@ impl<P> Queue<P> {
         self.changed_at = self.changed_at.max(now);
     }
 
+    /// Those that wait.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &P> {
+        self.waiting.packets.iter().map(|queued| &queued.packet)
+    }
+
     pub(crate) fn depth(&self) -> QueueDepth {
         self.depth
     }

@@ -149,7 +149,14 @@ impl<P: Packet> Wire<P> {
         self.next_arrival().into_iter().chain(held).min()
     }
 
-    /// Packets that have not been handed out.
+    /// The packets that have not been handed out.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &P> {
+        let others = self.others.iter().map(|Reverse(arrival)| arrival);
+        let arrivals = self.in_order.iter().chain(others).map(|arrival| &arrival.packet);
+        arrivals.chain(self.held.iter().map(|held| &held.packet))
+    }
+
+    /// How many these are.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_order.len() + self.others.len() + self.held.len()
     }

@@ -64,7 +64,7 @@ impl CbrSource {
         let spacing = f64::from(self.packet_size) * 8e9 / rate.bits_per_second() as f64;
         let (mut at, mut fraction) = self.next.unwrap_or((phase.start, 0.0));
         while at <= now {
-            let content = Content::Filler(self.packet_size);
+            let content = Content::Filler { bytes: self.packet_size, number: self.sent };
             self.sent += 1;
             send(Packet { from: self.own, to: self.peer, content });
             let step = spacing + fraction;
@@ -76,13 +76,42 @@ impl CbrSource {
     }
 }
 
-/// Counts what arrives.
+/// Counts what arrives, each packet once.
 #[derive(Debug, Default)]
 pub struct Counter {
     /// Bytes with all headers.
     pub bytes: u64,
     /// Packets.
     pub packets: u64,
+    /// A bit for each number that has come.
+    seen: Vec<u64>,
+}
+
+impl Counter {
+    /// Packet `number` of its source has come.
+    pub fn receive(&mut self, number: u64, bytes: u32) {
+        if self.has(number) {
+            return;
+        }
+        let (word, bit) = place(number);
+        if word >= self.seen.len() {
+            self.seen.resize(word + 1, 0);
+        }
+        self.seen[word] |= bit;
+        self.bytes += u64::from(bytes);
+        self.packets += 1;
+    }
+
+    /// Whether packet `number` has come.
+    pub fn has(&self, number: u64) -> bool {
+        let (word, bit) = place(number);
+        self.seen.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+}
+
+/// Where the bit of a number is.
+fn place(number: u64) -> (usize, u64) {
+    ((number / 64) as usize, 1 << (number % 64))
 }
 
 #[cfg(test)]
@@ -114,6 +143,16 @@ mod tests {
         let total = sent.iter().sum::<u32>();
         assert!((17_500..=17_501).contains(&total), "70 Mb/s for three seconds: {total}");
         assert!(sent.iter().all(|n| (5..=6).contains(n)));
+    }
+
+    #[test]
+    fn each_packet_counts_once() {
+        let mut counter = Counter::default();
+        for number in [0, 70, 1, 70, 0, 200] {
+            counter.receive(number, 100);
+        }
+        assert_eq!((counter.packets, counter.bytes), (4, 400));
+        assert!(counter.has(200) && !counter.has(2) && !counter.has(10_000));
     }
 
     #[test]

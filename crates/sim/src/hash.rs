@@ -55,7 +55,8 @@ impl TraceHash {
                 self.put([1]);
                 self.put_segment(segment);
             }
-            Content::Filler(bytes) => {
+            // Its number is that of the event that sends it.
+            Content::Filler { bytes, .. } => {
                 self.put([2]);
                 self.put(bytes.to_le_bytes());
             }

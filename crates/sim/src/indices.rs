@@ -2,7 +2,8 @@
 
 /// Efficiency: the flows' throughputs together.
 pub fn efficiency(throughputs: &[f64]) -> f64 {
-    throughputs.iter().sum()
+    // A sum of nothing is -0 otherwise.
+    throughputs.iter().fold(0.0, |sum, throughput| sum + throughput)
 }
 
 /// Jain's fairness index: 1 if all throughputs are the same, 1/n if one flow has everything. None
@@ -47,6 +48,7 @@ mod tests {
     #[test]
     fn by_hand() {
         assert_eq!(efficiency(&[1.0, 2.0]), 3.0);
+        assert!(efficiency(&[]).is_sign_positive());
         assert_eq!(jain(&[5.0, 5.0, 5.0]), Some(1.0));
         assert_eq!(jain(&[9.0, 0.0, 0.0]), Some(1.0 / 3.0));
         assert_eq!(jain(&[1.0, 3.0]), Some(16.0 / 20.0));

@@ -34,8 +34,13 @@ pub enum Content {
     },
     /// A TCP segment.
     Tcp(Segment),
-    /// So many bytes, all headers included, that nobody answers.
-    Filler(u32),
+    /// What nobody answers.
+    Filler {
+        /// All headers included.
+        bytes: u32,
+        /// Which of its source's packets it is, from 0.
+        number: u64,
+    },
     /// A UDP datagram of so many bytes, all headers included, of which a bit was inverted on the
     /// way: UDP's checksum does not fit, and the receiving host drops it.
     Damaged(u32),
@@ -46,14 +51,14 @@ impl farhaul_link::Packet for Packet {
         match &self.content {
             Content::Udt { payload, .. } => UDT_HEADERS as usize + payload.len(),
             Content::Tcp(segment) => segment.wire_len() as usize,
-            Content::Filler(bytes) | Content::Damaged(bytes) => *bytes as usize,
+            Content::Filler { bytes, .. } | Content::Damaged(bytes) => *bytes as usize,
         }
     }
 
     fn corruptible_bits(&self) -> usize {
         match &self.content {
             // Which one makes no difference to a checksum.
-            Content::Udt { .. } | Content::Tcp(_) | Content::Filler(_) => self.wire_len() * 8,
+            Content::Udt { .. } | Content::Tcp(_) | Content::Filler { .. } => self.wire_len() * 8,
             Content::Damaged(_) => 0,
         }
     }
@@ -61,7 +66,7 @@ impl farhaul_link::Packet for Packet {
     fn flip_bit(&mut self, _: usize) {
         let bytes = self.wire_len() as u32;
         match &mut self.content {
-            Content::Udt { .. } | Content::Filler(_) => self.content = Content::Damaged(bytes),
+            Content::Udt { .. } | Content::Filler { .. } => self.content = Content::Damaged(bytes),
             Content::Tcp(segment) => segment.damaged = true,
             Content::Damaged(_) => {}
         }

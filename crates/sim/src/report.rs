@@ -55,7 +55,8 @@ pub struct FlowReport {
     pub throughput_bps: f64,
     /// The same counted in whole packets with all headers, as the dissertation counts.
     pub packet_throughput_bps: f64,
-    /// Share of the data packets sent that were lost, in the whole run, as the sender knows it.
+    /// Share of the data packets sent that were lost, in the whole run: as the sender knows it, or
+    /// for a constant rate those that have neither arrived nor are on their way.
     pub loss_rate: f64,
     /// Data packets sent in the whole run, retransmissions included.
     pub packets_sent: u64,

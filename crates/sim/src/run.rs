@@ -1,6 +1,7 @@
 //! A scenario running: time goes on from sample to sample, and everything is measured.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use farhaul_base::Time;
 use farhaul_link::LinkStats;
@@ -13,7 +14,7 @@ use crate::report::{
     FlowReport, Indices, LinkReport, MessageReport, Report, Spread, TransferReport,
 };
 use crate::scenario::{Protocol, Scenario};
-use crate::simulation::{Agent, Sent, Simulation};
+use crate::simulation::{Agent, AgentId, Sent, Simulation};
 
 /// A run that can be watched between samples.
 ///
@@ -183,7 +184,9 @@ impl Recording {
 
     /// What has been measured; once, for the series go with it.
     fn report(&mut self) -> Report {
-        let flows: Vec<FlowReport> = (0..self.flows.len()).map(|n| self.flow(n)).collect();
+        let under_way = self.simulation.fillers_under_way();
+        let flows = (0..self.flows.len()).map(|n| self.flow(n, &under_way));
+        let flows: Vec<FlowReport> = flows.collect();
         let links = (0..self.links.len()).map(|n| self.link(n)).collect();
         let indices = self.indices(&flows);
         let seconds = |span: Duration| span.as_secs_f64();
@@ -202,10 +205,18 @@ impl Recording {
         }
     }
 
-    fn flow(&mut self, number: usize) -> FlowReport {
+    /// `under_way`: packets of constant rate that may still arrive.
+    fn flow(&mut self, number: usize, under_way: &BTreeSet<(AgentId, u64)>) -> FlowReport {
         let now = self.simulation.now();
-        let Sent { packets, lost, retransmitted, .. } =
+        let Sent { packets, mut lost, retransmitted, .. } =
             self.simulation.agent_mut(sender(number)).sent(now);
+        if let Agent::Counter(counter) = self.simulation.agent(receiver(number)) {
+            // Its sender knows of no loss.
+            let to = receiver(number);
+            let numbers = under_way.range((to, 0)..=(to, u64::MAX));
+            let late = numbers.filter(|(_, number)| !counter.has(*number)).count() as u64;
+            lost = packets - counter.packets - late;
+        }
         let bytes = self.simulation.agent(receiver(number)).delivered();
         let (transfers, messages) = (self.transfers(number), self.messages(number));
         let spec = &self.scenario.flows[number];

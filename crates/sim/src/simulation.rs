@@ -1,6 +1,7 @@
 //! The course of a simulation: agents on the nodes of a network, in virtual time.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use farhaul_base::Time;
 use farhaul_link::LinkStats;
@@ -128,6 +129,17 @@ impl Simulation {
         &mut self.agents[id.0 as usize].1
     }
 
+    /// Packets of constant rate that are on their way: the agent each is for, and its number.
+    pub fn fillers_under_way(&self) -> BTreeSet<(AgentId, u64)> {
+        let packets = self.network.hops().iter().flat_map(|hop| hop.link.packets());
+        packets
+            .filter_map(|packet| match packet.content {
+                Content::Filler { number, .. } => Some((packet.to, number)),
+                _ => None,
+            })
+            .collect()
+    }
+
     /// Lets everything happen until `until`.
     pub fn run_until(&mut self, until: Time) {
         while let Some((at, who)) = self.schedule.next(until) {
@@ -185,9 +197,8 @@ impl Simulation {
             (Agent::TcpSink(agent), Content::Tcp(segment)) => {
                 agent.receive(self.now, packet.from, segment);
             }
-            (Agent::Counter(counter), Content::Filler(bytes)) => {
-                counter.bytes += u64::from(*bytes);
-                counter.packets += 1;
+            (Agent::Counter(counter), Content::Filler { bytes, number }) => {
+                counter.receive(*number, *bytes);
                 return;
             }
             // A packet with a wrong checksum, or of another protocol, of which a host that does not

@@ -21,7 +21,7 @@ pub enum QueueConfig {
     /// Everything. Its user must bound the memory some other way.
     #[default]
     Unlimited,
-    /// This many packets, 0 meaning 1.
+    /// This many packets, 0 meaning 1 (and refused as text).
     Packets(u32),
     /// This many bytes, as [`wire_len`](crate::Packet::wire_len) counts them.
     Bytes(u64),

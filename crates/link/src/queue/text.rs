@@ -149,11 +149,20 @@ fn parse_limit(text: &str, rtt: Option<Duration>) -> Result<Option<QueueLimit>, 
     if let Some(rtt) = text.strip_prefix("bdp:") {
         return Ok(Some(QueueLimit::Bdp { rtt: parse_duration(rtt)? }));
     }
-    if text.ends_with('B') {
-        return Ok(Some(QueueLimit::Bytes(parse_size(text)?)));
+    let limit = if text.ends_with('B') {
+        Some(QueueLimit::Bytes(parse_size(text)?))
+    } else {
+        text.strip_suffix('p').unwrap_or(text).parse().map(QueueLimit::Packets).ok()
+    };
+    match limit {
+        // It would be taken for one of a packet: an idle link takes any.
+        Some(QueueLimit::Packets(0) | QueueLimit::Bytes(0)) => {
+            let expected = "a queue that holds a packet (write 1p for one that holds only the packet \
+                            in transmission)";
+            Err(ParseError::new(text, expected))
+        }
+        limit => Ok(limit),
     }
-    let packets = text.strip_suffix('p').unwrap_or(text);
-    Ok(packets.parse().map(QueueLimit::Packets).ok())
 }
 
 fn parse_red(text: &str, rtt: Option<Duration>) -> Result<Red, ParseError> {
@@ -253,7 +262,7 @@ mod tests {
         assert_eq!(QueueConfig::parse("bdp", RTT), Ok(QueueConfig::Bdp { rtt: RTT }));
         assert_eq!(QueueConfig::parse(" bdp ", RTT), Ok(QueueConfig::Bdp { rtt: RTT }));
         assert_eq!(QueueConfig::parse("7p", RTT), Ok(QueueConfig::Packets(7)));
-        for bad in ["", "bdp", "bdp:", "-1", "64k", "ten", "99999999999p", "xB"] {
+        for bad in ["", "bdp", "bdp:", "0", "0p", "0B", "-1", "64k", "ten", "99999999999p", "xB"] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
         for text in ["unlimited", "100p", "64000B", "bdp:80ms"] {
@@ -299,6 +308,7 @@ mod tests {
             "red:mean=5",
             "red:mean=5GB",
             "red:limit=many",
+            "red:limit=0p",
             "red:limit=bdp",
             "red:limit=red",
             "red:size=5",

@@ -97,7 +97,7 @@ impl Frames {
                 ip(out, packet, TCP);
                 self.tcp(out, packet, segment);
             }
-            Content::Filler(_) => {
+            Content::Filler { .. } => {
                 ip(out, packet, UDP);
                 udp(out, packet, [DISCARD; 2]);
             }

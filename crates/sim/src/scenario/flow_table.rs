@@ -92,7 +92,7 @@ pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Optio
 }
 
 /// So many bytes, with or without a unit.
-fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     text.parse().or_else(|_| parse_size(text)).map_err(|error| error.to_string())
 }
 

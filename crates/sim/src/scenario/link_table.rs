@@ -5,6 +5,8 @@ use core::time::Duration;
 use farhaul_link::{LinkConfig, QueueConfig, Rate};
 
 use super::LinkSpec;
+use super::flow_table::bytes;
+use super::problems::suggestion;
 use super::reader::{Item, Scalar, Section};
 use super::tables::Nodes;
 
@@ -86,10 +88,10 @@ fn direction(section: &Section<'_>, base: LinkSpec, rate_required: bool) -> Link
         let parse = |scalar| section.parse("blackouts", &scalar, str::parse);
         config.blackouts = blackouts.into_iter().filter_map(parse).collect();
     }
-    if let Some(model) = text_or_table(section, "loss", "uniform") {
+    if let Some(model) = text_or_table(section, "loss", LOSSES) {
         config.loss = section.parse("loss", &model, str::parse).unwrap_or(config.loss.clone());
     }
-    if let Some(model) = text_or_table(section, "queue", "droptail") {
+    if let Some(model) = text_or_table(section, "queue", QUEUES) {
         // The round trip that `bdp` refers to is known later; what else is wrong shows already.
         let parse = |text: &str| QueueConfig::parse(text, Duration::from_secs(1));
         if section.parse("queue", &model, parse).is_some() {
@@ -99,57 +101,109 @@ fn direction(section: &Section<'_>, base: LinkSpec, rate_required: bool) -> Link
     spec
 }
 
+/// The kinds of a model, each with the keys that its table has beside `kind`; the first is meant
+/// where there is none.
+type Kinds = &'static [(&'static str, &'static [&'static str])];
+
+const QUEUES: Kinds = &[
+    ("droptail", &["packets", "bytes", "limit"]),
+    (
+        "red",
+        &[
+            "packets", "bytes", "limit", "min", "max", "weight", "maxp", "gentle", "wait", "mean",
+            "target",
+        ],
+    ),
+    ("codel", &["packets", "bytes", "limit", "target", "interval"]),
+];
+
+const LOSSES: Kinds = &[
+    ("uniform", &["p"]),
+    ("none", &[]),
+    ("ber", &["p"]),
+    ("ge", &["p", "r", "good", "bad", "loss", "burst"]),
+    ("every", &["n"]),
+    ("gauss", &["mean", "sd"]),
+    ("poisson", &["mean"]),
+    ("list", &["packets"]),
+];
+
 /// A model as its text form: `0.1%` or `ge:p=1%,r=30%` as they stand, and the table
 /// `{ kind = "ge", p = "1%", r = "30%" }` as `ge:p=1%,r=30%`.
-fn text_or_table(section: &Section<'_>, key: &'static str, default: &str) -> Option<Scalar> {
+fn text_or_table(section: &Section<'_>, key: &'static str, kinds: Kinds) -> Option<Scalar> {
+    let reader = section.reader();
     let (table, span) = match section.item(key)? {
         Item::Scalar(scalar) => return Some(scalar),
         Item::List(_, span) => {
-            section.reader().problem(&span, format!("'{key}' is a text or a table"));
+            reader.problem(&span, format!("'{key}' is a text or a table"));
             return None;
         }
         Item::Table(table, span) => (table, span),
     };
-    let mut kind = default.to_owned();
+    let kind = match table.get("kind") {
+        Some(kind) => reader.scalar(kind)?,
+        None => Scalar { text: kinds[0].0.to_owned(), span: span.clone() },
+    };
+    let Some((_, keys)) = kinds.iter().find(|(name, _)| *name == kind.text) else {
+        let hint = suggestion(&kind.text, kinds.iter().map(|(name, _)| *name));
+        reader.problem(&kind.span, format!("there is no {key} of kind '{}'; {hint}", kind.text));
+        return None;
+    };
+    let (kind, mut right) = (kind.text, true);
     let mut fields = Vec::new();
-    for (name, value) in table.iter() {
-        let value = section.reader().scalar(value)?.text;
-        match name.get_ref().as_ref() {
-            "kind" => kind = value,
-            "packets" if key == "queue" => fields.push(("limit", format!("{value}p"))),
-            // Of RED `bytes` says what it counts.
-            "bytes" if key == "queue" && value.parse::<u64>().is_ok() => {
-                fields.push(("limit", format!("{value}B")));
-            }
-            name => fields.push((name, value)),
+    for (name, value) in table.iter().filter(|(name, _)| name.get_ref() != "kind") {
+        let name_span = name.span();
+        let name = name.get_ref().as_ref();
+        if !keys.contains(&name) {
+            let hint = suggestion(name, ["kind"].into_iter().chain(keys.iter().copied()));
+            let message = format!("{key} of kind '{kind}' has no key '{name}'; {hint}");
+            reader.problem(&name_span, message);
+            right = false;
+            continue;
         }
+        let Some(value) = reader.scalar(value) else {
+            right = false;
+            continue;
+        };
+        match name {
+            "packets" if key == "queue" => fields.push(("limit", format!("{}p", value.text))),
+            // Of RED `bytes` may also say what it counts.
+            "bytes" if kind != "red" || !matches!(&*value.text, "true" | "false") => {
+                match section.parse("bytes", &value, bytes) {
+                    Some(bytes) => fields.push(("limit", format!("{bytes}B"))),
+                    None => right = false,
+                }
+            }
+            name => fields.push((name, value.text)),
+        }
+    }
+    if !right {
+        return None;
     }
     match model_text(key, &kind, &fields) {
         Ok(text) => Some(Scalar { text, span }),
         Err(message) => {
-            section.reader().problem(&span, message);
+            reader.problem(&span, message);
             None
         }
     }
 }
 
-/// The text form of a model with these parameters, or what parameters it has.
+/// The text form of a model with these parameters, or which of them it needs.
 fn model_text(key: &str, kind: &str, fields: &[(&str, String)]) -> Result<String, String> {
-    let only = |names: &str| Err(format!("{key} of kind '{kind}' takes {names} and nothing else"));
+    let needs = |names: &str| Err(format!("{key} of kind '{kind}' needs {names}"));
     match (key, kind, fields) {
         // These texts have no name, or a parameter without one.
         ("queue", "droptail", []) => Ok("bdp".into()),
-        ("queue", "droptail", [("limit", value)]) => Ok(value.clone()),
-        ("queue", "droptail", _) => only("one of 'packets', 'bytes' and 'limit'"),
-        ("loss", "uniform", [("p", value)]) => Ok(value.clone()),
-        ("loss", "ber", [("p", value)])
-        | ("loss", "every", [("n", value)])
-        | ("loss", "list", [("packets", value)]) => Ok(format!("{kind}:{value}")),
-        ("loss", "uniform" | "ber", _) => only("'p'"),
-        ("loss", "every", _) => only("'n'"),
-        ("loss", "list", _) => only("'packets'"),
+        ("queue", "droptail", [(_, value)]) => Ok(value.clone()),
+        ("queue", "droptail", _) => needs("only one of 'packets', 'bytes' and 'limit'"),
+        ("loss", "uniform", [(_, value)]) => Ok(value.clone()),
+        ("loss", "ber" | "every" | "list", [(_, value)]) => Ok(format!("{kind}:{value}")),
+        ("loss", "uniform" | "ber", _) => needs("'p'"),
+        ("loss", "every", _) => needs("'n'"),
+        ("loss", "list", _) => needs("'packets'"),
         (_, _, []) => Ok(kind.into()),
-        // Whether these have such a parameter is for their text form to say.
+        // Whether all are there that it needs is for the text form to say.
         _ => {
             let fields: Vec<_> = fields.iter().map(|(k, v)| format!("{k}={v}")).collect();
             Ok(format!("{kind}:{}", fields.join(",")))

@@ -66,7 +66,7 @@ impl Plan {
         let mut problems = plan.read_variables(&document, overrides);
         if problems.is_empty() && plan.points() > MOST_POINTS {
             let message = format!("the sweep has {} points; at most {MOST_POINTS}", plan.points());
-            problems.push(Problem { line: 1, message });
+            problems.push(Problem { line: None, message });
         }
         if problems.is_empty() {
             // What is wrong at one value of a variable may be right at another.
@@ -81,7 +81,7 @@ impl Plan {
                 }
                 if parts > MOST_PARTS {
                     let message = "the links and flows of all points are too many: sweep less";
-                    problems.push(Problem { line: 1, message: message.into() });
+                    problems.push(Problem { line: None, message: message.into() });
                     break;
                 }
             }
@@ -205,10 +205,11 @@ impl Plan {
         }
         for (name, value) in overrides {
             let values = listed(value);
+            let wrong = |message: String| reader.problem_of_override(name, value, message);
             if name == "seeds" {
                 match values.iter().map(|one| one.parse::<u64>()).collect::<Vec<_>>().as_slice() {
                     [Ok(count)] if *count > 0 => seeds = Some(*count),
-                    _ => reader.problem(&(0..0), "'seeds' is how many runs each point has"),
+                    _ => wrong("'seeds' is how many runs each point has".into()),
                 }
                 continue;
             }
@@ -219,10 +220,10 @@ impl Plan {
                 let known = set.keys().chain(sweep.iter().map(|(_, swept, _)| swept));
                 let known = known.chain(cases.values().flat_map(Variables::keys));
                 let hint = suggestion(name, known.map(String::as_str));
-                reader.problem(&(0..0), format!("the file has no variable '{name}'; {hint}"));
+                wrong(format!("the file has no variable '{name}'; {hint}"));
             }
             match (place, values.as_slice()) {
-                (_, []) => reader.problem(&(0..0), format!("'{name}' has no values")),
+                (_, []) => wrong(format!("'{name}' has no values")),
                 (None, [one]) => drop(set.insert(name.clone(), one.clone())),
                 (Some(place), _) => sweep[place].2 = values,
                 (None, _) => {
@@ -235,7 +236,8 @@ impl Plan {
         for case in chosen.flat_map(|(_, _, chosen)| chosen) {
             if !cases.contains_key(case) {
                 let hint = suggestion(case, cases.keys().map(String::as_str));
-                reader.problem(&(0..0), format!("there is no case '{case}'; {hint}"));
+                let message = format!("there is no case '{case}'; {hint}");
+                reader.problem_of_override(CASE, case, message);
             }
         }
         let problems = reader.into_problems();
@@ -293,7 +295,7 @@ fn listed(text: &str) -> Vec<String> {
 /// The tables of a file.
 fn document(text: &str) -> Result<DeTable<'_>, Problems> {
     DeTable::parse(text).map(toml::Spanned::into_inner).map_err(|error| {
-        let line = line_of(text, &error.span().unwrap_or(0..0));
+        let line = Some(line_of(text, &error.span().unwrap_or(0..0)));
         Problems(vec![Problem { line, message: error.message().to_owned() }])
     })
 }

@@ -6,8 +6,8 @@ use core::ops::Range;
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Counted from 1.
-    pub line: usize,
+    /// Counted from 1; none of what does not stand in the file.
+    pub line: Option<usize>,
     /// What is wrong there, and what to write instead.
     pub message: String,
 }
@@ -20,7 +20,11 @@ impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, Problem { line, message }) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}line {line}: {message}")?;
+            f.write_str(separator)?;
+            if let Some(line) = line {
+                write!(f, "line {line}: ")?;
+            }
+            f.write_str(message)?;
         }
         Ok(())
     }

@@ -57,8 +57,14 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn problem(&self, span: &Range<usize>, message: impl Into<String>) {
-        let line = line_of(self.text, span);
+        let line = Some(line_of(self.text, span));
         self.problems.borrow_mut().push(Problem { line, message: message.into() });
+    }
+
+    /// What is wrong with a value that was given beside the file.
+    pub(super) fn problem_of_override(&self, name: &str, value: &str, message: impl Display) {
+        let message = format!("--set {name}={value}: {message}");
+        self.problems.borrow_mut().push(Problem { line: None, message });
     }
 
     pub(super) fn into_problems(self) -> Vec<Problem> {

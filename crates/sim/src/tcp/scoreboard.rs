@@ -44,6 +44,8 @@ pub struct Scoreboard {
     to_resend: VecDeque<u64>,
     /// Retransmissions in flight: which, and the first new segment that was not sent before it.
     resends: VecDeque<(u64, u64)>,
+    /// So many of them, the first ones, were sent before the last answer to congestion.
+    answered: usize,
     /// Where to look for segments that may be lost.
     probe: u64,
 }
@@ -152,9 +154,16 @@ impl Scoreboard {
         delivery
     }
 
+    /// The sender has answered to congestion: what is lost of the retransmissions in flight was sent
+    /// before, and is no further congestion.
+    pub fn answer(&mut self) {
+        self.answered = self.resends.len();
+    }
+
     /// Takes for lost what must be by now, and tells `lost` of it in runs. Segments whose
-    /// retransmission is lost are among them once more.
-    pub fn detect(&mut self, mut lost: impl FnMut(Range<u64>)) {
+    /// retransmission is lost are among them once more. If one of these was sent again after the
+    /// last [`answer`](Self::answer), returns the new segment that was next then.
+    pub fn detect(&mut self, mut lost: impl FnMut(Range<u64>)) -> Option<u64> {
         let boundary = self.third_highest().unwrap_or(0);
         let mut run = 0..0;
         for number in self.boundary.max(self.una)..boundary {
@@ -174,10 +183,13 @@ impl Scoreboard {
         self.boundary = self.boundary.max(boundary);
         // RFC 6675 leaves lost retransmissions to the timer. As in Linux, one is lost when as many
         // new segments that were sent after it have arrived.
+        let mut unanswered = None;
         while let Some(&(number, mark)) = self.resends.front()
             && mark <= boundary
         {
             self.resends.pop_front();
+            let answered = self.answered > 0;
+            self.answered = self.answered.saturating_sub(1);
             let Some(sent) = self.get(number).filter(|sent| sent.flags & RESENT != 0) else {
                 continue;
             };
@@ -186,8 +198,12 @@ impl Scoreboard {
             self.resent -= 1;
             self.lost += u64::from(!was_lost);
             self.again.push_back(number);
+            if !answered {
+                unanswered = Some(mark);
+            }
             lost(number..number + 1);
         }
+        unanswered
     }
 
     /// The timer has expired: everything not acknowledged is lost. Returns how many.
@@ -195,6 +211,7 @@ impl Scoreboard {
         self.again.clear();
         self.to_resend.clear();
         self.resends.clear();
+        self.answered = 0;
         self.resent = 0;
         self.lost = 0;
         for (index, sent) in self.sent.iter_mut().enumerate() {

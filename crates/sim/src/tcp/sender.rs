@@ -254,18 +254,26 @@ impl Sender {
     fn detect_losses(&mut self, now: Time) -> bool {
         let mut ranges = core::mem::take(&mut self.lost);
         ranges.clear();
-        self.board.detect(|run| {
+        let lost_again = self.board.detect(|run| {
             ranges.push(LossRange { first: seq(run.start), last: seq(run.end - 1) });
         });
         let found = !ranges.is_empty();
         self.stats.segments_lost += ranges.iter().map(|run| u64::from(run.len())).sum::<u64>();
         let answered = self.recovery.is_some() || self.board.una() < self.timeout_point;
-        if self.board.is_missing_one() && !answered {
+        // A retransmission that is lost is a second indication of congestion, and the window comes
+        // down a second time (RFC 5681 §4.3).
+        if (self.board.is_missing_one() && !answered) || lost_again.is_some() {
             if ranges.is_empty() {
                 // It was found in the recovery before this one.
                 ranges.push(LossRange::single(seq(self.board.una())));
             }
+            if let Some(next) = lost_again {
+                // Laws tell by the numbers whether a loss is older than their last reduction. Of
+                // what was sent again, it is the number that was next then that does.
+                ranges.insert(0, LossRange::single(seq(next)));
+            }
             self.stats.recoveries += 1;
+            self.board.answer();
             self.recovery = Some(Recovery::new(&self.board, self.proportional));
             self.tell_law(now, false, |law, view, knobs| law.on_loss(&ranges, view, knobs));
         }

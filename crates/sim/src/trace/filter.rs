@@ -196,7 +196,7 @@ mod tests {
         let scenario = scenario();
         let event = |flow: u32, kind, at, test: &str| {
             let (from, to) = (AgentId(2 * flow), AgentId(2 * flow + 1));
-            let packet = &Packet { from, to, content: Content::Filler(100) };
+            let packet = &Packet { from, to, content: Content::Filler { bytes: 100, number: 0 } };
             let (at, link, node) = (Time::from_millis(at), Some(LinkId(0)), NodeId(0));
             Filter::parse(test, &scenario).unwrap().passes(&Event { at, kind, link, node, packet })
         };

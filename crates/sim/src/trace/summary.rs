@@ -35,7 +35,7 @@ impl Content {
         match self {
             Content::Udt { .. } | Content::Damaged(_) => "udt",
             Content::Tcp(_) => "tcp",
-            Content::Filler(_) => "cbr",
+            Content::Filler { .. } => "cbr",
         }
     }
 
@@ -61,7 +61,7 @@ impl Content {
                 Kind::Ack { .. } => "ack",
                 Kind::Reset => "reset",
             },
-            Content::Filler(_) => "filler",
+            Content::Filler { .. } => "filler",
             Content::Damaged(_) => "damaged",
         }
     }
@@ -104,7 +104,7 @@ pub(super) fn write_summary(out: &mut Vec<u8>, content: &Content) -> io::Result<
     match content {
         Content::Udt { header, payload } => write_udt(out, header, payload),
         Content::Tcp(segment) => write_tcp(out, segment),
-        Content::Filler(_) => out.write_all(b"filler"),
+        Content::Filler { .. } => out.write_all(b"filler"),
         Content::Damaged(_) => out.write_all(b"damaged"),
     }
 }

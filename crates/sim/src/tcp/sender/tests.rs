@@ -65,6 +65,37 @@ fn limited_transmit_then_recovery_then_growth() {
     assert_eq!((stats.segments_retransmitted, stats.segments_lost, stats.timeouts), (1, 1, 0));
 }
 
+/// RFC 5681 §4.3: the loss of a retransmission is a second indication of congestion, that of others
+/// which were sent before it was found is none.
+#[test]
+fn a_lost_retransmission_reduces_the_window_again() {
+    let config = TcpConfig {
+        proportional: false,
+        law: "reno:window=40".parse().unwrap(),
+        ..TcpConfig::default()
+    };
+    let mut sender = open(&config, None);
+    assert_eq!(turn(&mut sender, 100).0.len(), 40);
+    // Segments 0 and 1 are lost.
+    sender.receive(MS(200), &ack(0, Some((2, 30))));
+    assert_eq!((sender.window(), sender.stats().recoveries), (20.0, 1));
+    let (sent, _) = turn(&mut sender, 200);
+    assert_eq!((sent[..3].to_vec(), sent.len()), (vec![0, 1, 40], 10));
+    // Both retransmissions are lost too: the three new segments after them arrive.
+    sender.receive(MS(300), &ack(0, Some((2, 42))));
+    assert_eq!(sender.window(), 20.0);
+    sender.receive(MS(301), &ack(0, Some((2, 43))));
+    assert_eq!((sender.window(), sender.stats().recoveries), (10.0, 2));
+    let (sent, _) = turn(&mut sender, 301);
+    assert_eq!(sent[..2], [0, 1]);
+    // It is over when what was sent before the second one is acknowledged.
+    sender.receive(MS(400), &ack(47, None));
+    assert!(sender.recovery.is_some());
+    sender.receive(MS(401), &ack(48, None));
+    assert!(sender.recovery.is_none());
+    assert_eq!((sender.window(), sender.stats().timeouts), (10.0, 0));
+}
+
 #[test]
 fn time_outs_double_and_end_recoveries() {
     let mut sender = open(&TcpConfig::default(), None);
