@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
+use farhaul_base::names::nearest;
 use farhaul_lab::experiment::{Experiment, Options, catalogue};
 use farhaul_lab::report::{self, Outcome, Verdict};
 use farhaul_lab::sweep;
 use farhaul_lab::table::{Cell, Column, Table};
-use farhaul_base::names::nearest;
 use serde::Serialize;
 
 use crate::exit::{Failed, Usage, interrupted};

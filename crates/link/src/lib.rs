@@ -62,13 +62,15 @@ mod transmitter;
 mod wire;
 
 pub use config::{Blackout, Displacement, Jitter, LinkConfig, Reorder};
+pub use farhaul_base::units::{
+    ParseError, Probability, Rate, parse_duration, parse_size, split_number,
+};
 pub use fate::{Cause, Lost};
 pub use link::Link;
 pub use loss::{GilbertElliott, LossModel};
 pub use queue::{CoDel, QueueConfig, QueueLimit, Red};
 pub use rate_changes::{RateChange, RateChanges};
 pub use stats::{LinkStats, QueueDepth};
-pub use farhaul_base::units::{ParseError, Probability, Rate, parse_duration, parse_size, split_number};
 
 /// What a link must know of a packet. A duplicating link clones it.
 pub trait Packet: Clone {

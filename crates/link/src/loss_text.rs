@@ -5,8 +5,8 @@ use core::num::NonZeroU64;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
-use farhaul_base::units::parse_fields;
 use crate::{GilbertElliott, LossModel, ParseError, Probability};
+use farhaul_base::units::parse_fields;
 
 impl FromStr for LossModel {
     type Err = ParseError;

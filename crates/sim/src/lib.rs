@@ -35,9 +35,7 @@ pub use report::{
     FlowReport, Indices, LinkReport, MessageReport, Queue, Report, Spread, TransferReport,
 };
 pub use run::Run;
-pub use scenario::{
-    FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario,
-};
+pub use scenario::{FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario};
 pub use simulation::{Agent, AgentId, Sent, Simulation};
 pub use tcp::{
     BLOCKS, Block, Kind, RttSamples, Segment, SinkStats, TCP_HEADERS, TcpConfig, TcpSink,

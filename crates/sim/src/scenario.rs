@@ -24,8 +24,8 @@ use crate::packet::{UDP_HEADERS, UDT_HEADERS};
 use crate::tcp::{TCP_HEADERS, TcpConfig};
 use crate::udt::MessageSpec;
 
-pub use plan::{Plan, Point};
 pub(crate) use farhaul_base::names::suggestion;
+pub use plan::{Plan, Point};
 pub use problems::{Problem, Problems};
 
 /// A network, the flows over it, and what to measure.

@@ -113,8 +113,9 @@ impl Connection {
         view.in_flight -= packets.iter().filter(|p| !p.retransmission).count() as u32;
         for packet in &packets {
             view.in_flight += u32::from(!packet.retransmission);
-            let event =
-                |law: &mut dyn Law, view: &View, knobs: &mut Knobs| law.on_packet_sent(packet, view, knobs);
+            let event = |law: &mut dyn Law, view: &View, knobs: &mut Knobs| {
+                law.on_packet_sent(packet, view, knobs)
+            };
             let tag = self.governor.tell(&view, event);
             self.sampler.on_sent(packet.seq, tag, &view);
         }
@@ -132,7 +133,11 @@ impl Connection {
     }
 
     /// The same for the law, once everything is counted that came with the news.
-    pub(super) fn arrival(&mut self, now: Time, newest: Option<(Seq, Duration)>) -> Option<Arrival> {
+    pub(super) fn arrival(
+        &mut self,
+        now: Time,
+        newest: Option<(Seq, Duration)>,
+    ) -> Option<Arrival> {
         let delivered = self.send.count_delivered();
         let (seq, rtt) = newest?;
         let sample = self.sampler.on_arrival(now, seq, delivered);

@@ -209,7 +209,8 @@ impl Connection {
         if self.governor.watches_packets() {
             self.sampler.acknowledge(next);
         }
-        let event = |law: &mut dyn Law, view: &View, knobs: &mut Knobs| law.on_ack(next, view, knobs);
+        let event =
+            |law: &mut dyn Law, view: &View, knobs: &mut Knobs| law.on_ack(next, view, knobs);
         self.tell_law_news(now, app_limited, newest, event);
         self.send.resend_silent_hole(now, self.rto(), self.stock);
         if self.send.buffer.is_empty() {

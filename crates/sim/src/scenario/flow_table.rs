@@ -7,13 +7,13 @@ use farhaul_engine::{Config, Mode, ReorderTolerance};
 use farhaul_link::{Rate, parse_duration, parse_size};
 use toml::de::DeTable;
 
-use farhaul_base::names::suggestion;
 use super::reader::{Item, Scalar, Section};
 use super::tables::Nodes;
 use super::{FlowSpec, Protocol};
 use crate::packet::UDP_HEADERS;
 use crate::tcp::TcpConfig;
 use crate::udt::{LEAST_MESSAGE, MOST_MESSAGE, MessageSpec};
+use farhaul_base::names::suggestion;
 
 /// Flows that a scenario may have.
 pub(super) const MOST_FLOWS: usize = 100_000;

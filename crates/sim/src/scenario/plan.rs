@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
 use super::problems::{Problem, Problems, line_of};
-use farhaul_base::names::suggestion;
 use super::reader::{Reader, Variables};
 use super::{Scenario, tables};
+use farhaul_base::names::suggestion;
 
 /// A scenario file that has been checked.
 #[derive(Clone, Debug)]

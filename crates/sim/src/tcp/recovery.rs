@@ -106,7 +106,7 @@ mod tests {
         let mut pipe = 4;
         let mut ack = |acked, lost| {
             pipe -= 1;
-            recovery.on_ack(Delivery { delivered: 1, acked, rtt: None }, lost, pipe, 50);
+            recovery.on_ack(Delivery { delivered: 1, acked, newest: None }, lost, pipe, 50);
             while recovery.has_room(pipe, 50) {
                 recovery.on_sent();
                 pipe += 1;

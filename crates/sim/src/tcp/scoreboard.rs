@@ -64,9 +64,9 @@ pub struct Delivery {
     pub acked: u64,
     /// Segments of which it is new that they have arrived.
     pub delivered: u64,
-    /// The round trip of the latest of them, if it was sent once and did not have to wait for one
+    /// The latest of them and its round trip, if it was sent once and did not have to wait for one
     /// that was sent again to be acknowledged.
-    pub rtt: Option<Duration>,
+    pub newest: Option<(u64, Duration)>,
 }
 
 impl Scoreboard {
@@ -109,7 +109,7 @@ impl Scoreboard {
         blocks: impl Iterator<Item = Range<u64>>,
     ) -> Delivery {
         let mut delivery = Delivery::default();
-        let (mut latest, mut repaired) = (None, false);
+        let (mut latest, mut repaired): (Option<(u64, Sent)>, _) = (None, false);
         while self.una < next {
             let Some(sent) = self.sent.pop_front() else { break };
             self.una += 1;
@@ -122,7 +122,7 @@ impl Scoreboard {
             self.resent -= u64::from(sent.flags & RESENT != 0);
             delivery.delivered += 1;
             repaired |= sent.flags & AMBIGUOUS != 0;
-            latest = Some(sent);
+            latest = Some((self.una - 1, sent));
         }
         if repaired {
             // What is acknowledged behind the hole may have arrived long ago, and the ACKs that told
@@ -143,14 +143,14 @@ impl Scoreboard {
                     *lost -= u64::from(sent.flags & LOST != 0);
                     *resent -= u64::from(sent.flags & RESENT != 0);
                     sent.flags = sent.flags & AMBIGUOUS | SACKED;
-                    if latest.is_none_or(|known: Sent| known.at <= sent.at) {
-                        latest = Some(*sent);
+                    if latest.is_none_or(|(_, known)| known.at <= sent.at) {
+                        latest = Some((number, *sent));
                     }
                 }
             });
         }
-        let latest = latest.filter(|sent| sent.flags & AMBIGUOUS == 0);
-        delivery.rtt = latest.map(|sent| now - sent.at);
+        let latest = latest.filter(|(_, sent)| sent.flags & AMBIGUOUS == 0);
+        delivery.newest = latest.map(|(number, sent)| (number, now - sent.at));
         delivery
     }
 

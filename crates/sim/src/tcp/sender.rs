@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use farhaul_base::Time;
-use farhaul_control::{Knobs, Law, SentPacket, Trace, View};
+use farhaul_control::{Arrival, Governor, Knobs, Law, Sampler, SentPacket, Trace, View};
 use farhaul_wire::{LossRange, Seq};
 
 use super::TcpConfig;
@@ -54,8 +54,9 @@ impl TcpStats {
 #[derive(Debug)]
 pub struct Sender {
     state: State,
-    law: Box<dyn Law>,
-    knobs: Knobs,
+    governor: Governor,
+    sampler: Sampler,
+    started: Time,
     proportional: bool,
     packet_size: u32,
     payload: u32,
@@ -81,6 +82,10 @@ pub struct Sender {
     /// There was room in the window and nothing to fill it with since the last ACK.
     limited: bool,
     rate: DeliveryRate,
+    /// Segments known to have arrived.
+    delivered: u64,
+    /// What the law is to hear of with the next event: the latest of them.
+    newest: Option<Arrival>,
     stats: TcpStats,
     lost: Vec<LossRange>,
 }
@@ -131,8 +136,9 @@ impl Sender {
         send(Kind::Syn);
         Sender {
             state: State::Connecting { at: now, again: false },
-            law: config.law.build(seed),
-            knobs: Knobs::default(),
+            governor: Governor::new(config.law.build(seed)),
+            sampler: Sampler::new(seq(0)),
+            started: now,
             proportional: config.proportional,
             packet_size: config.packet_size,
             payload,
@@ -150,6 +156,8 @@ impl Sender {
             last_sent: now,
             limited: false,
             rate: DeliveryRate { since: now, segments: 0, rate: 0.0 },
+            delivered: 0,
+            newest: None,
             stats: TcpStats::default(),
             lost: Vec::new(),
         }
@@ -178,7 +186,7 @@ impl Sender {
 
     /// The congestion window, packets.
     pub fn window(&self) -> f64 {
-        self.knobs.window
+        self.governor.knobs().window
     }
 
     /// Smoothed round-trip time; none before the first measurement.
@@ -198,7 +206,7 @@ impl Sender {
                 self.peer_window = *window;
                 self.rate.since = now;
                 self.tell_law(now, true, |law, view, knobs| law.init(view, knobs));
-                self.restart_window = self.knobs.window;
+                self.restart_window = self.governor.knobs().window;
                 self.last_sent = now;
             }
             (State::Open, Kind::Ack { next, window, blocks }) => {
@@ -225,9 +233,16 @@ impl Sender {
             start..start + u64::from(block.len)
         });
         let delivery = self.board.acknowledge(now, next, blocks);
-        if let Some(rtt) = delivery.rtt {
+        self.delivered += delivery.delivered;
+        if let Some((number, rtt)) = delivery.newest {
             self.rtt.update(rtt);
+            let seq = seq(number);
+            let sample = self.sampler.on_arrival(now, seq, self.delivered);
+            let tag = sample.map_or(0, |(tag, _)| tag);
+            let delivery = sample.map(|(_, delivery)| delivery);
+            self.newest = Some(Arrival { seq, rtt, tag, delivery });
         }
+        self.sampler.acknowledge(seq(next));
         self.rate.on_ack(now, delivery.delivered, self.rtt.smoothed());
         if self.recovery.as_ref().is_some_and(|recovery| next >= recovery.point) {
             self.recovery = None;
@@ -240,7 +255,7 @@ impl Sender {
         }
         let lost = self.detect_losses(now);
         if let Some(recovery) = &mut self.recovery {
-            recovery.on_ack(delivery, lost, self.board.pipe(), whole(self.knobs.window));
+            recovery.on_ack(delivery, lost, self.board.pipe(), whole(self.governor.knobs().window));
         }
         if next == self.segments {
             self.state = State::Done;
@@ -286,12 +301,16 @@ impl Sender {
         if self.timer.is_some_and(|at| at <= now) {
             self.on_timeout(now, send);
         }
+        if self.governor.knobs().timer.is_some_and(|at| at <= now) {
+            self.governor.knobs_mut().timer = None;
+            self.tell_law(now, false, |law, view, knobs| law.on_timer(view, knobs));
+        }
         let paced = match self.state {
             State::Open => self.fill(now, send),
             State::Connecting { .. } => None,
             State::Done => return None,
         };
-        self.timer.into_iter().chain(paced).min()
+        self.timer.into_iter().chain(self.governor.knobs().timer).chain(paced).min()
     }
 
     fn on_timeout(&mut self, now: Time, send: &mut dyn FnMut(Kind)) {
@@ -313,17 +332,22 @@ impl Sender {
     /// Sends what may leave. Returns when to come again, if pacing is what holds it.
     fn fill(&mut self, now: Time, send: &mut dyn FnMut(Kind)) -> Option<Time> {
         let idle = self.board.outstanding() == 0
-            && now - self.last_sent > self.rtt.timeout(self.knobs.rto);
+            && now - self.last_sent > self.rtt.timeout(self.governor.knobs().rto);
         if idle {
-            self.knobs.window = self.knobs.window.min(self.restart_window);
+            let knobs = self.governor.knobs_mut();
+            knobs.window = knobs.window.min(self.restart_window);
         }
         while self.has_room() {
-            let ready = self.paced.max(self.knobs.pause_until);
+            let ready = self.paced.max(self.governor.knobs().pause_until);
             if ready > now {
                 return Some(ready);
             }
             let Some((number, again)) = self.pick(now) else {
                 self.limited = true;
+                if self.governor.watches_packets() {
+                    let view = self.view(now, true);
+                    self.sampler.on_app_limited(&view);
+                }
                 break;
             };
             self.transmit(now, number, again, send);
@@ -332,10 +356,12 @@ impl Sender {
     }
 
     fn has_room(&self) -> bool {
-        let (pipe, window) = (self.board.pipe(), whole(self.knobs.window));
+        let (pipe, window) = (self.board.pipe(), whole(self.governor.knobs().window));
         match &self.recovery {
             // A law that paces has its rate, and needs no other bound.
-            Some(recovery) if self.knobs.period_ns == 0.0 => recovery.has_room(pipe, window),
+            Some(recovery) if self.governor.knobs().period_ns == 0.0 => {
+                recovery.has_room(pipe, window)
+            }
             _ => pipe < window,
         }
     }
@@ -370,25 +396,30 @@ impl Sender {
         if let Some(recovery) = &mut self.recovery {
             recovery.on_sent();
         }
-        if self.law.watches_packets() {
+        if self.governor.watches_packets() {
             let timestamp = now.as_micros() as u32;
             let packet = SentPacket { seq: seq(number), len, timestamp, retransmission: again };
-            self.tell_law(now, false, |law, view, knobs| law.on_packet_sent(&packet, view, knobs));
+            let view = self.view(now, false);
+            let tag = self
+                .governor
+                .tell(&view, |law, view, knobs| law.on_packet_sent(&packet, view, knobs));
+            self.sampler.on_sent(packet.seq, tag, &view);
         }
         // The first segment sent again begins its time-out anew, as in Linux.
         if self.timer.is_none() || number == self.board.una() {
             self.start_timer(now);
         }
         self.last_sent = now;
-        if self.knobs.period_ns > 0.0 {
-            let period = Duration::from_nanos(self.knobs.period_ns as u64);
+        let period_ns = self.governor.knobs().period_ns;
+        if period_ns > 0.0 {
+            let period = Duration::from_nanos(period_ns as u64);
             self.paced = self.paced.max(now) + period;
         }
         send(Kind::Data { number, len, last });
     }
 
     fn start_timer(&mut self, now: Time) {
-        self.timer = Some(now + self.rtt.timeout(self.knobs.rto));
+        self.timer = Some(now + self.rtt.timeout(self.governor.knobs().rto));
     }
 
     fn tell_law(
@@ -397,23 +428,27 @@ impl Sender {
         app_limited: bool,
         event: impl FnOnce(&mut dyn Law, &View, &mut Knobs),
     ) {
-        let view = self.view(now, app_limited);
-        event(self.law.as_mut(), &view, &mut self.knobs);
+        let view = View { newest: self.newest.take(), ..self.view(now, app_limited) };
+        self.governor.tell(&view, event);
         // There is no peer's law to hear them.
-        self.knobs.messages.clear();
+        self.governor.knobs_mut().messages.clear();
+        if self.governor.failure().is_some() {
+            self.state = State::Done;
+        }
     }
 
     fn view(&self, now: Time, app_limited: bool) -> View {
         View {
             now,
-            rtt: self.knobs.rtt.unwrap_or(self.rtt.smoothed()),
+            started: self.started,
+            rtt: self.governor.knobs().rtt.unwrap_or(self.rtt.smoothed()),
             rtt_var: self.rtt.deviation(),
             rtt_min: self.rtt.samples.min.unwrap_or(Duration::MAX),
             // SACK tells of every arrival, so that both rates are the same here.
             arrival_rate: self.rate.rate,
             delivery_rate: self.rate.rate,
             capacity: 0.0,
-            real_period_ns: self.knobs.period_ns,
+            real_period_ns: self.governor.knobs().period_ns,
             mss: self.packet_size,
             in_flight: self.board.pipe() as u32,
             flow_window: self.peer_window,
@@ -421,10 +456,14 @@ impl Sender {
             largest_sent: seq(self.board.end()).prev(),
             largest_acked: seq(self.board.una()).prev(),
             app_limited,
+            delivered: self.delivered,
+            newest: None,
             trace: Trace {
                 packets_sent: self.stats.segments_sent,
                 packets_retransmitted: self.stats.segments_retransmitted,
                 packets_lost: self.stats.segments_lost,
+                packets_received: 0,
+                packets_missed: 0,
                 acks: self.stats.acks,
                 naks: self.stats.recoveries,
             },

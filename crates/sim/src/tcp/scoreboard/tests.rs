@@ -39,7 +39,7 @@ fn three_later_segments_tell_of_a_loss() {
     assert_eq!(board.resend_lost(), Some(2));
     assert_eq!((board.resend_lost(), board.pipe()), (None, 5));
     let (delivery, _) = ack(&mut board, 6, &[]);
-    assert_eq!((delivery.acked, delivery.delivered, delivery.rtt), (4, 1, None), "Karn's rule");
+    assert_eq!((delivery.acked, delivery.delivered, delivery.newest), (4, 1, None), "Karn's rule");
     assert_eq!((board.pipe(), board.una(), board.is_missing_one()), (4, 6, false));
 }
 
@@ -67,7 +67,7 @@ fn the_wait_for_a_repair_is_no_round_trip() {
     assert_eq!(board.resend_lost(), Some(0));
     // The others had arrived; no ACK had come through.
     let (delivery, _) = ack(&mut board, 6, &[]);
-    assert_eq!((delivery.acked, delivery.delivered, delivery.rtt), (6, 6, None));
+    assert_eq!((delivery.acked, delivery.delivered, delivery.newest), (6, 6, None));
 }
 
 #[test]
@@ -112,10 +112,10 @@ fn without_new_data_what_may_be_lost_is_sent_again() {
 #[test]
 fn round_trips_are_those_of_the_latest_segment() {
     let mut board = sent(10);
-    assert_eq!(ack(&mut board, 3, &[]).0.rtt, Some(Duration::from_millis(998)));
-    assert_eq!(ack(&mut board, 3, &[5..7]).0.rtt, Some(Duration::from_millis(994)));
-    assert_eq!(ack(&mut board, 3, &[5..7]).0.rtt, None, "nothing new");
-    assert_eq!(ack(&mut board, 5, &[]).0.rtt, Some(Duration::from_millis(996)));
+    assert_eq!(ack(&mut board, 3, &[]).0.newest.map(|n| n.1), Some(Duration::from_millis(998)));
+    assert_eq!(ack(&mut board, 3, &[5..7]).0.newest.map(|n| n.1), Some(Duration::from_millis(994)));
+    assert_eq!(ack(&mut board, 3, &[5..7]).0.newest, None, "nothing new");
+    assert_eq!(ack(&mut board, 5, &[]).0.newest.map(|n| n.1), Some(Duration::from_millis(996)));
 }
 
 /// The counters and the boundary against a plain computation over the whole window.

@@ -148,7 +148,7 @@ fn the_last_segment_is_short_and_ends_the_connection() {
 fn a_law_may_pace() {
     let config = TcpConfig { law: "udt".parse().unwrap(), ..TcpConfig::default() };
     let mut sender = open(&config, None);
-    sender.knobs.period_ns = 2e6;
+    sender.governor.knobs_mut().period_ns = 2e6;
     assert_eq!(turn(&mut sender, 100), (vec![0], Some(MS(102))));
     assert_eq!(turn(&mut sender, 101), (vec![], Some(MS(102))));
     assert_eq!(turn(&mut sender, 102).0, [1]);
