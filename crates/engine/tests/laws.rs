@@ -59,7 +59,7 @@ impl Law for Panics {
     }
 
     fn on_ack(&mut self, next: Seq, _view: &View, _knobs: &mut Knobs) {
-        panic!("an ACK, and what for? {}", next.value() % 1);
+        panic!("an ACK, and what for? {}", next.since(next));
     }
 }
 
