@@ -1,65 +1,7 @@
 //! The `farhaul` command.
 
-mod demo;
-mod exit;
-mod greeting;
-mod interrupt;
-mod lab;
-mod output;
-mod perf;
-mod pipe;
-mod progress;
-mod sim;
-mod transfer;
-mod transport;
-mod units;
-mod usage;
-mod wan;
-
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
-/// Moves big data over long, fat and lossy networks.
-#[derive(Parser, Debug)]
-#[command(name = "farhaul", version, about, long_about = None, propagate_version = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand, Debug)]
-enum Command {
-    Demo(Box<demo::DemoArgs>),
-    Send(Box<transfer::SendArgs>),
-    Recv(Box<transfer::RecvArgs>),
-    Perf(Box<perf::PerfArgs>),
-    Pipe(Box<pipe::PipeArgs>),
-    #[command(subcommand)]
-    Lab(lab::LabCommand),
-    #[command(subcommand)]
-    Sim(sim::SimCommand),
-    #[command(subcommand)]
-    Wan(wan::WanCommand),
-}
-
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = match &cli.command {
-        Command::Demo(args) => demo::run(args),
-        Command::Send(args) => transfer::send(args),
-        Command::Recv(args) => transfer::recv(args),
-        Command::Perf(args) => perf::run(args),
-        Command::Pipe(args) => pipe::run(args),
-        Command::Lab(command) => lab::run(command),
-        Command::Sim(command) => sim::run(command),
-        Command::Wan(command) => wan::run(command),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("farhaul: {}", exit::describe(&error));
-            ExitCode::from(exit::code(&error))
-        }
-    }
+    farhaul_cli::run(&[])
 }

@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
 
-use crate::{Cubic, GroupControl, Law, Reno, Udt, Udt4};
+use crate::{Blast, Cubic, GroupControl, Law, Reno, Udt, Udt4};
 
 /// A law that can be made by name.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl Values {
 }
 
 /// The laws that come with farhaul, in the order to present them.
-const OWN: &[&LawInfo] = &[&Udt::INFO, &Udt4::INFO, &Reno::INFO, &Cubic::INFO];
+const OWN: &[&LawInfo] = &[&Udt::INFO, &Udt4::INFO, &Blast::INFO, &Reno::INFO, &Cubic::INFO];
 
 /// Laws of users.
 static ADDED: RwLock<Vec<&'static LawInfo>> = RwLock::new(Vec::new());
@@ -341,6 +341,7 @@ mod tests {
             ("udt:window=2", "initial_window: 2.0"),
             ("udt:noisy,noise=0.1", "share: 0.1"),
             ("udt:capacity_error=0.5", "capacity_factor: 1.5"),
+            ("blast:rate=800M", "rate: 800000000.0"),
             ("reno:window=3", "initial_window: 3.0"),
             ("reno:increase=3,beta=0.8", "Aimd { increase: 3.0, beta: 0.8"),
             ("cubic:c=2,beta=0.6", "c: 2.0, beta: 0.6"),

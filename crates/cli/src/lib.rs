@@ -1,0 +1,82 @@
+//! The `farhaul` command, for `farhaul` itself and for programs that bring congestion control laws
+//! of their own: [`run`] is the whole command with them (see `docs/writing-a-law.md`).
+
+#![forbid(unsafe_code)]
+
+mod cc;
+mod demo;
+mod exit;
+mod greeting;
+mod interrupt;
+mod lab;
+mod output;
+mod perf;
+mod pipe;
+mod progress;
+mod sim;
+mod transfer;
+mod transport;
+mod units;
+mod usage;
+mod wan;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+pub use farhaul_control as control;
+use farhaul_control::LawInfo;
+
+/// Moves big data over long, fat and lossy networks.
+#[derive(Parser, Debug)]
+#[command(name = "farhaul", version, about, long_about = None, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Demo(Box<demo::DemoArgs>),
+    Send(Box<transfer::SendArgs>),
+    Recv(Box<transfer::RecvArgs>),
+    Perf(Box<perf::PerfArgs>),
+    Pipe(Box<pipe::PipeArgs>),
+    #[command(subcommand)]
+    Cc(cc::CcCommand),
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
+    #[command(subcommand)]
+    Wan(wan::WanCommand),
+}
+
+/// Runs the command that the process was called with. `laws` can be chosen by name beside those
+/// that come with farhaul, wherever a law is chosen.
+pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
+    for law in laws {
+        if !farhaul_control::register(law) {
+            eprintln!("farhaul: there is a law '{}' already; give yours another name", law.name);
+            return ExitCode::from(2);
+        }
+    }
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Demo(args) => demo::run(args),
+        Command::Send(args) => transfer::send(args),
+        Command::Recv(args) => transfer::recv(args),
+        Command::Perf(args) => perf::run(args),
+        Command::Pipe(args) => pipe::run(args),
+        Command::Cc(command) => cc::run(command),
+        Command::Lab(command) => lab::run(command),
+        Command::Sim(command) => sim::run(command),
+        Command::Wan(command) => wan::run(command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("farhaul: {}", exit::describe(&error));
+            ExitCode::from(exit::code(&error))
+        }
+    }
+}
