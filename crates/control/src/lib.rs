@@ -8,9 +8,11 @@
 #![forbid(unsafe_code)]
 
 mod blast;
+mod cm;
 mod cubic;
 mod governor;
 mod group;
+mod gtp;
 mod law;
 mod registry;
 mod reno;
@@ -21,9 +23,11 @@ mod udt4;
 mod udt_module;
 
 pub use blast::Blast;
+pub use cm::CongestionManager;
 pub use cubic::{Cubic, CubicRule};
 pub use governor::Governor;
-pub use group::GroupControl;
+pub use group::{GroupControl, max_min};
+pub use gtp::Gtp;
 pub use law::{
     Arrival, CustomMessage, Delivery, Knobs, LEAST_WINDOW, LONGEST_WAIT, Law, MOST_MESSAGES,
     MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket, Trace, View,

@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
 
-use crate::{Blast, Cubic, GroupControl, Law, Reno, Udt, Udt4};
+use crate::{Blast, CongestionManager, Cubic, GroupControl, Gtp, Law, Reno, Udt, Udt4};
 
 /// A law that can be made by name.
 #[derive(Debug)]
@@ -100,6 +100,11 @@ impl Param {
         Param { key, kind: Kind::Time, default, min, max, unit: "s", help }
     }
 
+    /// The same with another smallest value.
+    pub const fn from(self, min: f64) -> Self {
+        Param { min, ..self }
+    }
+
     /// The value as it is written.
     pub fn show(&self, value: f64) -> String {
         match self.kind {
@@ -117,6 +122,7 @@ impl Param {
         let value = match self.kind {
             Kind::Flag => f64::from(u8::from(text.parse::<bool>().ok()?)),
             Kind::Number => text.parse().ok()?,
+            Kind::Rate if text == "0" => 0.0,
             Kind::Rate => text.parse::<Rate>().ok()?.bits_per_second() as f64,
             Kind::Time => parse_duration(text).ok()?.as_secs_f64(),
         };
@@ -162,7 +168,15 @@ impl Values {
 }
 
 /// The laws that come with farhaul, in the order to present them.
-const OWN: &[&LawInfo] = &[&Udt::INFO, &Udt4::INFO, &Blast::INFO, &Reno::INFO, &Cubic::INFO];
+const OWN: &[&LawInfo] = &[
+    &Udt::INFO,
+    &Udt4::INFO,
+    &Blast::INFO,
+    &Reno::INFO,
+    &Cubic::INFO,
+    &Gtp::INFO,
+    &CongestionManager::INFO,
+];
 
 /// Laws of users.
 static ADDED: RwLock<Vec<&'static LawInfo>> = RwLock::new(Vec::new());
@@ -342,6 +356,8 @@ mod tests {
             ("udt:noisy,noise=0.1", "share: 0.1"),
             ("udt:capacity_error=0.5", "capacity_factor: 1.5"),
             ("blast:rate=800M", "rate: 800000000.0"),
+            ("gtp:first=2M,interval=50ms,capacity=1G,tolerance=0.5", "rate: 2000000.0"),
+            ("cm:window=4", "window: 4.0"),
             ("reno:window=3", "initial_window: 3.0"),
             ("reno:increase=3,beta=0.8", "Aimd { increase: 3.0, beta: 0.8"),
             ("cubic:c=2,beta=0.6", "c: 2.0, beta: 0.6"),

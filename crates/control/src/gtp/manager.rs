@@ -1,0 +1,207 @@
+//! The receiver's side of `gtp`: one manager, which measures what each flow brings, estimates what
+//! the receiver can take, and divides it.
+
+use core::time::Duration;
+
+use farhaul_base::Time;
+
+use crate::max_min;
+
+/// A flow brings less than this share of its grant: it cannot use it.
+const USED: f64 = 0.9;
+/// What a flow that cannot use its share keeps beyond what it brings, to show that it has more.
+const HEADROOM: f64 = 1.25;
+/// A flow that brings more than this share of its grant does not keep to it…
+const OBEYED: f64 = 1.25;
+/// …if it does so in this many intervals in a row.
+const PATIENCE: u32 = 3;
+/// After an overrun, what arrived is what fits; a little less lets the queue drain.
+const DRAIN: f64 = 0.97;
+/// The capacity is probed upward by this share an interval (the author's example: 2%), twice as
+/// much each further interval without losses.
+const PROBE: f64 = 0.02;
+/// The largest step of the probing.
+const BOLDEST: f64 = 1.0;
+
+/// What the manager is told of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrivals {
+    /// Bits received since the flow began, with all headers.
+    pub bits: f64,
+    /// Packets received, and packets found missing.
+    pub packets: u64,
+    pub missed: u64,
+    pub rtt: Duration,
+}
+
+#[derive(Debug)]
+struct Flow {
+    id: u64,
+    /// What it may send, bits/s.
+    grant: f64,
+    /// What it brought in the last interval, bits/s.
+    rate: f64,
+    /// What it wants, bits/s; without end while it uses what it is given.
+    demand: f64,
+    /// It is not given more than the first rate before this, while the others slow down.
+    admitted_at: Time,
+    /// What had arrived when the interval began, and what has now.
+    before: Option<Arrivals>,
+    latest: Option<Arrivals>,
+    /// Intervals in a row in which it brought more than it may.
+    overruns: u32,
+}
+
+impl Flow {
+    /// Its sender does not keep to what it may send.
+    fn is_unruly(&self) -> bool {
+        self.overruns >= PATIENCE
+    }
+}
+
+/// All flows of one receiver.
+#[derive(Debug)]
+pub struct Manager {
+    flows: Vec<Flow>,
+    next_id: u64,
+    settings: Settings,
+    /// What the receiver can take, bits/s.
+    capacity: f64,
+    /// By how much the capacity is raised next, as a share of it.
+    probe: f64,
+    /// When the interval began.
+    since: Time,
+}
+
+/// What does not change.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The capacity, bits/s; it is estimated where that is none.
+    pub capacity: Option<f64>,
+    /// What a flow sends before it has been admitted, bits/s.
+    pub first_rate: f64,
+    /// The control interval; it is never less than two round trips.
+    pub interval: Duration,
+    /// The share of packets that may be lost without being an overrun.
+    pub tolerance: f64,
+}
+
+impl Manager {
+    pub fn new(settings: Settings) -> Self {
+        Manager {
+            flows: Vec::new(),
+            next_id: 0,
+            settings,
+            capacity: settings.capacity.unwrap_or(settings.first_rate),
+            probe: BOLDEST,
+            since: Time::ZERO,
+        }
+    }
+
+    /// A flow joins. The others are given less at once, and it gets what they leave when they have
+    /// had a round trip, and the time `notice` until they are told, to slow down.
+    pub fn join(&mut self, now: Time, notice: Duration) -> u64 {
+        if self.flows.is_empty() {
+            self.since = now;
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let wait = if self.flows.is_empty() { Duration::ZERO } else { self.longest_rtt() + notice };
+        self.flows.push(Flow {
+            id,
+            grant: self.settings.first_rate,
+            rate: 0.0,
+            demand: f64::INFINITY,
+            admitted_at: now + wait,
+            before: None,
+            latest: None,
+            overruns: 0,
+        });
+        self.allocate(now);
+        id
+    }
+
+    /// A flow leaves: what it had is given to the others at once.
+    pub fn leave(&mut self, now: Time, id: u64) {
+        self.flows.retain(|flow| flow.id != id);
+        self.allocate(now);
+    }
+
+    /// News of a flow. Returns what it may send, bits/s.
+    pub fn report(&mut self, now: Time, id: u64, arrivals: Arrivals) -> f64 {
+        let Some(flow) = self.flows.iter_mut().find(|flow| flow.id == id) else { return 0.0 };
+        flow.before.get_or_insert(arrivals);
+        flow.latest = Some(arrivals);
+        let waits = flow.grant <= self.settings.first_rate && now >= flow.admitted_at;
+        if now - self.since >= self.settings.interval.max(2 * self.longest_rtt()) {
+            self.control(now);
+        } else if waits {
+            self.allocate(now);
+        }
+        self.flows.iter().find(|flow| flow.id == id).map_or(0.0, |flow| flow.grant)
+    }
+
+    /// Whether the sender of a flow does not keep to what it may send.
+    pub fn ignores_grant(&self, id: u64) -> bool {
+        self.flows.iter().any(|flow| flow.id == id && flow.is_unruly())
+    }
+
+    fn longest_rtt(&self) -> Duration {
+        let rtts = self.flows.iter().filter_map(|flow| flow.latest.map(|a| a.rtt));
+        rtts.max().unwrap_or_default()
+    }
+
+    /// Ends a control interval.
+    fn control(&mut self, now: Time) {
+        let span = (now - self.since).as_secs_f64();
+        let (mut total, mut granted, mut packets, mut missed) = (0.0, 0.0, 0, 0);
+        for flow in &mut self.flows {
+            let (Some(before), Some(latest)) = (flow.before, flow.latest) else { continue };
+            let rate = (latest.bits - before.bits) / span;
+            flow.rate = rate;
+            total += rate;
+            granted += flow.grant;
+            packets += latest.packets - before.packets;
+            missed += latest.missed - before.missed;
+            flow.before = flow.latest;
+            flow.demand = if rate >= USED * flow.grant { f64::INFINITY } else { rate * HEADROOM };
+            let over = rate > OBEYED * flow.grant && now > flow.admitted_at;
+            flow.overruns = if over { flow.overruns + 1 } else { 0 };
+        }
+        self.since = now;
+        if self.settings.capacity.is_none() {
+            let overrun = missed as f64 > self.settings.tolerance * (packets + missed) as f64;
+            if overrun {
+                self.capacity = (DRAIN * total).max(self.settings.first_rate);
+                self.probe = PROBE;
+            } else if total >= USED * granted {
+                // What nobody uses is no reason to think that there is more.
+                self.capacity *= 1.0 + self.probe;
+                self.probe = (2.0 * self.probe).min(BOLDEST);
+            }
+        }
+        self.allocate(now);
+    }
+
+    /// Divides the capacity. Those who do not keep to what they are given have taken their part
+    /// already: the others divide the rest.
+    fn allocate(&mut self, now: Time) {
+        let first = self.settings.first_rate;
+        let demands: Vec<f64> = self.flows.iter().map(|flow| flow.demand.max(first)).collect();
+        let fair = max_min(self.capacity, &demands);
+        let mut left = self.capacity;
+        for (flow, share) in self.flows.iter_mut().zip(&fair).filter(|(flow, _)| flow.is_unruly()) {
+            flow.grant = *share;
+            left -= flow.rate.max(*share);
+        }
+        let ruly = || demands.iter().zip(&self.flows).filter(|(_, flow)| !flow.is_unruly());
+        let shares = max_min(left, &ruly().map(|(demand, _)| *demand).collect::<Vec<f64>>());
+        let ruly = self.flows.iter_mut().filter(|flow| !flow.is_unruly());
+        for (flow, share) in ruly.zip(shares) {
+            flow.grant = if now < flow.admitted_at { first.min(share) } else { share };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
