@@ -52,7 +52,7 @@ struct Law {
     name: &'static str,
     summary: &'static str,
     source: &'static str,
-    /// Connections of a port share it.
+    /// Connections of a host share it.
     group: bool,
     parameters: Vec<Parameter>,
 }
@@ -106,7 +106,7 @@ fn show(listed: &Listed, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}{default}: {}", law.name, law.summary)?;
         writeln!(out, "  from {}", law.source)?;
         if law.group {
-            writeln!(out, "  one for all connections of a port together")?;
+            writeln!(out, "  one for all connections of a host together")?;
         }
         for Parameter { key, kind, default, min, max, unit, help } in &law.parameters {
             let of = if *kind == "flag" { String::new() } else { format!("; {min} to {max}") };

@@ -16,7 +16,7 @@ const REMEMBERED: usize = 1_000;
 /// The smallest window and threshold, packets (RFC 5681 eq. 4).
 const LEAST: f64 = 2.0;
 
-/// The windows of all hosts that the port has connections to.
+/// The windows of all hosts that there are connections to.
 #[derive(Debug)]
 pub struct CongestionManager {
     initial_window: f64,

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use crate::Law;
 
-/// What several connections of one port have in common. Each that joins gets a law of its own,
+/// What several connections of one host have in common. Each that joins gets a law of its own,
 /// which shares with the others whatever the group likes to share.
 pub trait GroupControl: Debug + Send {
     /// A connection to `peer` begins: the law that is to govern it. The law's

@@ -2,7 +2,7 @@
 //! Chien, "GTP: Group Transport Protocol for Lambda-Grids", CCGrid 2004; gu05 §5.3.5).
 //!
 //! Both ends of a connection run this law. The end that receives reports what arrives to the
-//! manager of its port and passes the rate that it is granted on to the other end, in a control
+//! manager of its host and passes the rate that it is granted on to the other end, in a control
 //! message; the end that sends does as it is told. The published description leaves the intervals
 //! and the estimator open; those of the manager are farhaul's.
 
@@ -122,6 +122,7 @@ impl Member {
             packets: view.trace.packets_received,
             missed: view.trace.packets_missed,
             rtt: view.rtt,
+            rtt_min: view.rtt_min.min(view.rtt),
         };
         let mut manager = self.manager();
         let grant = manager.report(view.now, id, arrivals);

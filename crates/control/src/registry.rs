@@ -3,7 +3,8 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 use core::str::FromStr;
-use std::sync::{PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
@@ -30,7 +31,7 @@ pub struct LawInfo {
 pub enum Make {
     /// One for each connection; the number feeds whatever randomness it uses.
     Law(fn(&Values, u64) -> Box<dyn Law>),
-    /// One group for all connections of a port.
+    /// One group for all connections of a host.
     Group(fn(&Values) -> Box<dyn GroupControl>),
 }
 
@@ -244,19 +245,36 @@ impl Default for Spec {
     }
 }
 
-/// The groups of a port: connections with the same law and the same parameters are together.
+/// The groups of a host: connections with the same law and the same parameters are together. What
+/// is cloned is the same.
+#[derive(Clone, Debug, Default)]
+pub struct Groups(Arc<Mutex<Known>>);
+
 #[derive(Debug, Default)]
-pub struct Groups(Vec<(Spec, Box<dyn GroupControl>)>);
+struct Known {
+    groups: Vec<(Spec, Box<dyn GroupControl>)>,
+    /// Other addresses of peers, and the one by which each peer is known.
+    addresses: BTreeMap<IpAddr, IpAddr>,
+}
 
 impl Groups {
+    /// `address` is another one of the peer `host`: connections to both are to one host.
+    pub fn add_address(&self, address: IpAddr, host: IpAddr) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.addresses.insert(address, host);
+    }
+
     /// Makes the law for a connection to `peer`.
-    pub fn build(&mut self, spec: &Spec, peer: IpAddr, seed: u64) -> Box<dyn Law> {
+    pub fn build(&self, spec: &Spec, peer: IpAddr, seed: u64) -> Box<dyn Law> {
         let Make::Group(make) = spec.0.info.make else { return spec.build(seed) };
-        let index = self.0.iter().position(|(known, _)| known == spec).unwrap_or_else(|| {
-            self.0.push((spec.clone(), make(&spec.0)));
-            self.0.len() - 1
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Known { groups, addresses } = &mut *known;
+        let peer = addresses.get(&peer).copied().unwrap_or(peer);
+        let index = groups.iter().position(|(other, _)| other == spec).unwrap_or_else(|| {
+            groups.push((spec.clone(), make(&spec.0)));
+            groups.len() - 1
         });
-        self.0[index].1.join(peer, seed)
+        groups[index].1.join(peer, seed)
     }
 }
 

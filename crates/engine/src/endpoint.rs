@@ -212,6 +212,12 @@ impl Endpoint {
         Some(result)
     }
 
+    /// Laws of its connections share with those of other endpoints of the host what `groups` has
+    /// them share.
+    pub fn share_groups(&mut self, groups: &Groups) {
+        self.groups = groups.clone();
+    }
+
     /// Replaces the law of a live connection. Window and period stay what they are until the new
     /// law changes them. Returns whether there is such a connection.
     pub fn set_law(&mut self, now: Time, id: ConnectionId, spec: &Spec) -> bool {

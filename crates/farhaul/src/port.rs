@@ -13,11 +13,12 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker as TaskWaker;
 use std::time::{Duration, Instant};
 
 use farhaul_base::Time;
+use farhaul_control::Groups;
 use farhaul_engine::{ConnectionId, Endpoint, Events, Transmit};
 use farhaul_udp::{MAX_SEGMENTS, UdpSocket, Waker};
 
@@ -40,7 +41,6 @@ const KERNEL_PACKET: usize = 2304;
 pub struct Port {
     pub socket: UdpSocket,
     pub pool: Pool,
-    origin: Instant,
     waker: Waker,
     state: Mutex<State>,
     /// Held while sending, so that packets leave in the order they were taken.
@@ -199,19 +199,29 @@ fn release(mut state: MutexGuard<'_, State>) {
     woken.into_iter().for_each(TaskWaker::wake);
 }
 
+/// The origin of the time of all ports: laws of one group compare what each is told.
+static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// What laws of the connections of this process share.
+static GROUPS: LazyLock<Groups> = LazyLock::new(Groups::default);
+
+fn now() -> Time {
+    Time::from_nanos(ORIGIN.elapsed().as_nanos() as u64)
+}
+
 impl Port {
     /// Opens a port and starts its thread.
     pub fn open(addr: SocketAddr, options: &Options) -> io::Result<PortHandle> {
         let pool = Pool::default();
         let socket = UdpSocket::bind(addr, &options.udp)?;
         let seed = getrandom::u64().map_err(io::Error::other)?;
+        let mut endpoint = Endpoint::new(now(), seed);
+        endpoint.share_groups(&GROUPS);
         let port = Arc::new(Port {
             socket,
             pool: pool.clone(),
-            origin: Instant::now(),
             waker: Waker::new()?,
             state: Mutex::new(State {
-                endpoint: Endpoint::new(Time::ZERO, seed),
+                endpoint,
                 hooks: BTreeMap::new(),
                 acceptable: Arc::default(),
                 accept_tasks: Tasks::default(),
@@ -238,7 +248,7 @@ impl Port {
 
     /// The engine's time.
     pub fn now(&self) -> Time {
-        Time::from_nanos(self.origin.elapsed().as_nanos() as u64)
+        now()
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {

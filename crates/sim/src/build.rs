@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use farhaul_base::{Rng, Time};
+use farhaul_control::Groups;
 use farhaul_link::{LinkConfig, QueueConfig};
 
 use crate::cbr::{CbrSource, Counter, Phase};
@@ -10,7 +11,7 @@ use crate::network::{LinkId, Network, NodeId};
 use crate::scenario::{FlowSpec, Protocol, Scenario};
 use crate::simulation::{Agent, AgentId, Simulation};
 use crate::tcp::{TcpConfig, TcpSink, TcpSource, Workload};
-use crate::udt::UdtAgent;
+use crate::udt::{UdtAgent, ip};
 
 /// Short transfers of one flow at the same time; more are refused, and counted.
 const MOST_TRANSFERS: usize = 10_000;
@@ -42,9 +43,21 @@ impl Scenario {
             },
             || seeds.next_u64(),
         );
+        // What laws of a host share, a node's agents share.
+        let groups: Vec<Groups> = self.nodes.iter().map(|_| Groups::default()).collect();
         let agents = (0..self.flows.len()).flat_map(|number| {
             let flow = &self.flows[number];
-            let [from, to] = self.agents(number, flow, &mut seeds);
+            let [mut from, mut to] = self.agents(number, flow, &mut seeds);
+            let ends =
+                [(flow.from, flow.to, receiver(number)), (flow.to, flow.from, sender(number))];
+            for (agent, (node, peer, peer_agent)) in [&mut from, &mut to].into_iter().zip(ends) {
+                if let Agent::Udt(agent) = agent {
+                    agent.share_groups(&groups[node]);
+                    // Agents have addresses of their own, but one host.
+                    let host = ip(sender(peer));
+                    groups[node].add_address(ip(peer_agent).into(), host.into());
+                }
+            }
             [(NodeId(flow.from as u32), from), (NodeId(flow.to as u32), to)]
         });
         let agents = agents.collect();

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use farhaul_base::{Rng, Time};
+use farhaul_control::Groups;
 use farhaul_engine::{Chunks, Config, Connection, ConnectionId, Endpoint, Mode, Stats, Transmit};
 use farhaul_wire::HEADER_LEN;
 
@@ -122,6 +123,11 @@ impl UdtAgent {
             Role::Receiver { messages } => *messages = Some(MessageSink::new(spec, flow_start)),
         }
         self
+    }
+
+    /// What laws share is that of a host.
+    pub fn share_groups(&mut self, groups: &Groups) {
+        self.endpoint.share_groups(groups);
     }
 
     /// From now on compares what is read with what was sent; costs time for each byte.

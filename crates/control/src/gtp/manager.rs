@@ -9,6 +9,8 @@ use crate::max_min;
 
 /// A flow brings less than this share of its grant: it cannot use it.
 const USED: f64 = 0.9;
+/// All flows together bring less than this share of what they are granted: there is no more room.
+const FILLED: f64 = 0.98;
 /// What a flow that cannot use its share keeps beyond what it brings, to show that it has more.
 const HEADROOM: f64 = 1.25;
 /// A flow that brings more than this share of its grant does not keep to it…
@@ -18,10 +20,12 @@ const PATIENCE: u32 = 3;
 /// After an overrun, what arrived is what fits; a little less lets the queue drain.
 const DRAIN: f64 = 0.97;
 /// The capacity is probed upward by this share an interval (the author's example: 2%), twice as
-/// much each further interval without losses.
+/// much each further interval without an overrun.
 const PROBE: f64 = 0.02;
-/// The largest step of the probing.
-const BOLDEST: f64 = 1.0;
+/// The largest step of the probing, before the first overrun and after it.
+const BOLDEST: [f64; 2] = [1.0, 0.08];
+/// A round trip longer than the shortest by this much, and by an eighth of it, tells of a queue.
+const QUEUE: Duration = Duration::from_millis(3);
 
 /// What the manager is told of a flow.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +36,7 @@ pub struct Arrivals {
     pub packets: u64,
     pub missed: u64,
     pub rtt: Duration,
+    pub rtt_min: Duration,
 }
 
 #[derive(Debug)]
@@ -69,6 +74,8 @@ pub struct Manager {
     capacity: f64,
     /// By how much the capacity is raised next, as a share of it.
     probe: f64,
+    /// The capacity has been found once.
+    was_overrun: bool,
     /// When the interval began.
     since: Time,
 }
@@ -93,7 +100,8 @@ impl Manager {
             next_id: 0,
             settings,
             capacity: settings.capacity.unwrap_or(settings.first_rate),
-            probe: BOLDEST,
+            probe: BOLDEST[0],
+            was_overrun: false,
             since: Time::ZERO,
         }
     }
@@ -154,7 +162,7 @@ impl Manager {
     /// Ends a control interval.
     fn control(&mut self, now: Time) {
         let span = (now - self.since).as_secs_f64();
-        let (mut total, mut granted, mut packets, mut missed) = (0.0, 0.0, 0, 0);
+        let (mut total, mut granted, mut packets, mut missed, mut queues) = (0.0, 0.0, 0, 0, 0);
         for flow in &mut self.flows {
             let (Some(before), Some(latest)) = (flow.before, flow.latest) else { continue };
             let rate = (latest.bits - before.bits) / span;
@@ -163,21 +171,27 @@ impl Manager {
             granted += flow.grant;
             packets += latest.packets - before.packets;
             missed += latest.missed - before.missed;
+            queues += usize::from(latest.rtt > latest.rtt_min * 9 / 8 + QUEUE);
             flow.before = flow.latest;
             flow.demand = if rate >= USED * flow.grant { f64::INFINITY } else { rate * HEADROOM };
             let over = rate > OBEYED * flow.grant && now > flow.admitted_at;
             flow.overruns = if over { flow.overruns + 1 } else { 0 };
         }
+        // A packet more or less of a flow is chance, and of many flows the root of their number.
+        let grain = (self.flows.len() as f64).sqrt() * total / (packets.max(1) as f64);
         self.since = now;
         if self.settings.capacity.is_none() {
-            let overrun = missed as f64 > self.settings.tolerance * (packets + missed) as f64;
-            if overrun {
+            let lossy = missed as f64 > self.settings.tolerance * (packets + missed) as f64;
+            // One way that is congested is no matter of the receiver's.
+            let crowded = 2 * queues > self.flows.len();
+            if lossy || crowded {
+                self.was_overrun = true;
                 self.capacity = (DRAIN * total).max(self.settings.first_rate);
                 self.probe = PROBE;
-            } else if total >= USED * granted {
-                // What nobody uses is no reason to think that there is more.
+            } else if total + grain >= FILLED * granted {
+                // What does not arrive is no reason to think that there is more room.
                 self.capacity *= 1.0 + self.probe;
-                self.probe = (2.0 * self.probe).min(BOLDEST);
+                self.probe = (2.0 * self.probe).min(BOLDEST[usize::from(self.was_overrun)]);
             }
         }
         self.allocate(now);

@@ -43,6 +43,7 @@ impl World {
                     packets: (*bits / 12e3) as u64,
                     missed: (self.missed / 12e3) as u64 / 2,
                     rtt: Duration::from_millis(20),
+                    rtt_min: Duration::from_millis(20),
                 };
                 *grant = self.manager.report(self.now, *id, arrivals);
             }
