@@ -38,9 +38,13 @@ fn flows(report: &Report) -> Table {
     let rows = report.flows.iter().map(|flow| {
         vec![
             Cell::Text(flow.name.clone()),
-            Cell::Text(flow.cc.clone().map_or(flow.protocol.clone(), |cc| {
-                if flow.protocol.ends_with(&cc) { cc } else { format!("{} {cc}", flow.protocol) }
-            })),
+            // The law that a protocol's name already says is not said again.
+            Cell::Text(match &flow.cc {
+                Some(cc) if !flow.protocol.ends_with(cc.as_str()) => {
+                    format!("{} {cc}", flow.protocol)
+                }
+                _ => flow.protocol.clone(),
+            }),
             Cell::Text(show_rate(flow.throughput_bps)),
             Cell::Number(flow.loss_rate * 100.0),
             flow.rtt_ms.map_or(Cell::Missing, |rtt| Cell::Number(rtt.mean)),
