@@ -593,6 +593,17 @@ fn losses_and_copies_of_a_constant_rate() {
     assert!(copied.throughput_bps < 6e6, "{copied:?}");
 }
 
+/// What a schedule ends with goes on after its last time.
+#[test]
+fn the_last_rate_of_a_schedule_holds() {
+    let flow =
+        "protocol = \"cbr\"\nschedule = [\"0s:0\", \"100ms:6M\"]\nrepeat = \"200ms\"\ntimes = 2\n";
+    let report = scenario(&format!("sample = \"100ms\"\n{LINK}{FLOW}{flow}")).run();
+    let on: Vec<bool> = report.flows[0].series.iter().map(|rate| *rate > 3e6).collect();
+    assert_eq!(on[..4], [false, true, false, true]);
+    assert!(on[4..].iter().all(|on| *on), "{on:?}");
+}
+
 #[test]
 fn cases_are_variables_that_go_together() {
     let text = "duration = \"$time\"\n[set]\ntime = \"1s\"\n[sweep]\nrtt = [\"1ms\", \"2ms\"]\n\
