@@ -405,6 +405,9 @@ fn overrides() {
     let error = with(&[("rt", "1ms")], None).unwrap_err().to_string();
     let expected = "--set rt=1ms: the file has no variable 'rt'; did you mean 'rtt'?";
     assert_eq!(error, expected);
+    let without = Plan::parse(&format!("{LINK}{FLOW}"), &[("x".into(), "1".into())], None);
+    let expected = "--set x=1: the file has no variable 'x'; give it one under [set] or [sweep]";
+    assert_eq!(without.unwrap_err().to_string(), expected);
     for seeds in ["0", "x", "[1, 2]"] {
         let error = with(&[("seeds", seeds)], None).unwrap_err().to_string();
         assert!(error.starts_with(&format!("--set seeds={seeds}: 'seeds' is how")), "{error}");
