@@ -7,7 +7,7 @@ use super::data::{
     Value, Version,
 };
 use super::judge::matches;
-use super::metric::Metric;
+use super::metric::{About, Metric};
 use crate::relay;
 
 /// What checks, charts and tables may refer to in a version of a plan.
@@ -212,12 +212,13 @@ impl Names {
     }
 
     fn check_metric(&self, metric: &Metric) -> Result<(), String> {
-        let (flows, link) = metric.refers_to();
-        if let Some(prefix) = flows.into_iter().find(|prefix| !self.has_flows(prefix)) {
-            return Err(format!("'{}': there is no flow '{prefix}'", metric.name));
-        }
-        match link.filter(|link| !self.links.contains(*link)) {
-            Some(link) => Err(format!("'{}': there is no link '{link}'", metric.name)),
+        let missing = metric.refers_to().into_iter().find_map(|about| match about {
+            About::Flow(name) => (!self.flows.contains(name)).then_some(("flow", name)),
+            About::Flows(prefix) => (!self.has_flows(prefix)).then_some(("flow", prefix)),
+            About::Link(name) => (!self.links.contains(name)).then_some(("link", name)),
+        });
+        match missing {
+            Some((what, name)) => Err(format!("'{}': there is no {what} '{name}'", metric.name)),
             None => Ok(()),
         }
     }
@@ -307,6 +308,9 @@ columns = [{ name = "rate", metric = "utilisation:middle" }]
         let at_least = "at_least = 1";
         let cases = [
             ("flow:udt", "flow:tcp", "check 'c': 'flow:tcp': there is no flow 'tcp'"),
+            // A flow goes by its whole name, as when it is measured.
+            ("flow:udt", "flow:ud", "check 'c': 'flow:ud': there is no flow 'ud'"),
+            ("flow:udt", "ratio:ud:tcp", "check 'c': 'ratio:ud:tcp': there is no flow 'tcp'"),
             ("flow:udt", "flows", "there is no measurement 'flows'"),
             ("utilisation:middle", "utilisation:m", "table 'e': 'utilisation:m': there is no link"),
             ("quick = {", "like = \"x\"\nquick = {", "write 'scenario', or 'like' with 'set'"),
