@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::Runs;
 use super::data::{Against, Bounds, CheckSpec, Experiment, Numbers, Value, Version};
 use crate::report::{Check, Verdict};
-use crate::statistics::mean;
 use crate::sweep::{Measured, groups, label};
 
 /// Significant digits of what is told.
@@ -73,7 +72,7 @@ fn judge(
     }
 }
 
-/// The measurement at each point that the check is about, means over the seeds.
+/// The measurement at each point that the check is about, one for all seeds.
 fn points<'a>(
     check: &CheckSpec,
     each: Option<&Numbers>,
@@ -116,15 +115,15 @@ fn spread(found: &[Found<'_>]) -> Option<Found<'static>> {
     Some(Found { values: &[], value: if whole { high / low } else { f64::NAN }, expected: None })
 }
 
-/// The mean of the measurement over the seeds; no number unless each of them has one.
+/// What stands for the measurement of all seeds; no number unless each of them has one.
 fn average(check: &CheckSpec, runs: &[Measured]) -> f64 {
     let sample = check.metric.sample(runs);
-    mean(&sample).filter(|_| sample.len() == runs.len()).unwrap_or(f64::NAN)
+    check.average.of(&sample).filter(|_| sample.len() == runs.len()).unwrap_or(f64::NAN)
 }
 
 /// The runs at the point that the one with these values is to be compared with; none if there is no
 /// such point.
-fn counterpart<'a>(
+pub(super) fn counterpart<'a>(
     values: &[(String, String)],
     against: &Against,
     measured: &'a [Measured],
@@ -318,6 +317,16 @@ mod tests {
                 "{check}"
             );
         }
+    }
+
+    #[test]
+    fn a_median_stands_for_the_seeds_if_asked_for() {
+        let mut runs = measured(&[Some(1.0), Some(2.0), Some(30.0)]);
+        for run in &mut runs {
+            run.values = vec![("n".to_owned(), "1".to_owned())];
+        }
+        assert_eq!(judged("at_least = 1", &runs).measured, "11 (n 1)");
+        assert_eq!(judged("at_least = 1\naverage = \"median\"", &runs).measured, "2 (n 1)");
     }
 
     #[test]

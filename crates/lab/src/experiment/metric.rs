@@ -127,6 +127,11 @@ impl Metric {
         runs.into_iter().filter_map(|run| self.of(&run.report)).collect()
     }
 
+    /// Its name as it may stand in a legend.
+    pub(super) fn shown(&self) -> String {
+        self.name.replace(':', " ")
+    }
+
     /// What it is about, if it names flows or a link.
     pub(super) fn refers_to(&self) -> Vec<About<'_>> {
         match &self.what {
