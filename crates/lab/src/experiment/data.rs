@@ -331,9 +331,13 @@ impl Experiment {
     /// Values of swept variables in words, but for one variable: `link rate 1 Gb/s, round trip 10 ms`.
     /// Of a case, its name says enough.
     pub(super) fn label(&self, values: &[(String, String)], but: &str) -> String {
-        let text = |(name, value): &(String, String)| match name.as_str() {
-            "case" => value.clone(),
-            _ => format!("{} {}", self.called(name), shown(value)),
+        let text = |(name, value): &(String, String)| {
+            let called = self.called(name);
+            match called.strip_suffix(')').and_then(|called| called.rsplit_once(" (")) {
+                _ if name == "case" => value.clone(),
+                Some((called, unit)) => format!("{called} {value} {unit}"),
+                None => format!("{called} {}", shown(value)),
+            }
         };
         values.iter().filter(|(name, _)| name != but).map(text).collect::<Vec<_>>().join(", ")
     }
@@ -382,5 +386,21 @@ impl Value {
             Value::One(one) => std::slice::from_ref(one),
             Value::Many(many) => many,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_in_words() {
+        let text = "id = ''\nsource = ''\ntitle = ''\nshows = ''\nminutes = 1\n\
+                    variables = { rate = 'link rate', wait = 'waiting time (ms)' }\n";
+        let experiment = Experiment::parse(text).expect("a file");
+        let values = [("rate", "10M"), ("wait", "4"), ("case", "one"), ("x", "1"), ("rtt", "1ms")];
+        let values = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let label = experiment.label(&values, "x");
+        assert_eq!(label, "link rate 10 Mb/s, waiting time 4 ms, one, rtt 1 ms");
     }
 }

@@ -148,11 +148,13 @@ fn rows(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured], runs
     for at in &points {
         for (index, metric) in chart.value.iter().enumerate() {
             let place = (count - 1 - names.len()) as f64;
-            names.push(match (points.len(), chart.value.len()) {
-                (1, _) => metric.shown(),
-                (_, 1) => experiment.label(&at[0].values, ""),
-                _ => joined(&metric.shown(), &experiment.label(&at[0].values, "")),
-            });
+            // At the only point, several values need no more than their names.
+            let label = match (points.len(), chart.value.len()) {
+                (1, 2..) => String::new(),
+                _ => experiment.label(&at[0].values, ""),
+            };
+            let alone = chart.value.len() == 1 && !label.is_empty();
+            names.push(if alone { label } else { joined(&metric.shown(), &label) });
             let sample = metric.sample(at.iter().copied());
             found.extend(chart.average.of(&sample).map(|value| (value, place + APART)));
             let other = chart.published.get(index).and_then(|published| {
