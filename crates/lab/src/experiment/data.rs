@@ -188,6 +188,8 @@ pub(super) struct Known {
     pub near: Option<f64>,
     pub within: Option<f64>,
     pub at_most_times: Option<f64>,
+    /// That of the one before, if there is none here.
+    #[serde(default)]
     pub because: String,
 }
 
@@ -328,9 +330,9 @@ impl Experiment {
         self.variables.get(variable).map_or(variable, String::as_str).to_owned()
     }
 
-    /// Values of swept variables in words, but for one variable: `link rate 1 Gb/s, round trip 10 ms`.
+    /// Values of swept variables in words, but for some variables: `link rate 1 Gb/s, round trip 10 ms`.
     /// Of a case, its name says enough.
-    pub(super) fn label(&self, values: &[(String, String)], but: &str) -> String {
+    pub(super) fn label(&self, values: &[(String, String)], but: &[&str]) -> String {
         let text = |(name, value): &(String, String)| {
             let called = self.called(name);
             match called.strip_suffix(')').and_then(|called| called.rsplit_once(" (")) {
@@ -339,7 +341,12 @@ impl Experiment {
                 None => format!("{called} {}", shown(value)),
             }
         };
-        values.iter().filter(|(name, _)| name != but).map(text).collect::<Vec<_>>().join(", ")
+        values
+            .iter()
+            .filter(|(name, _)| !but.contains(&name.as_str()))
+            .map(text)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// The plan that a check or chart refers to: the one of that name, else the first.
@@ -400,7 +407,7 @@ mod tests {
         let experiment = Experiment::parse(text).expect("a file");
         let values = [("rate", "10M"), ("wait", "4"), ("case", "one"), ("x", "1"), ("rtt", "1ms")];
         let values = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let label = experiment.label(&values, "x");
+        let label = experiment.label(&values, &["x"]);
         assert_eq!(label, "link rate 10 Mb/s, waiting time 4 ms, one, rtt 1 ms");
     }
 }

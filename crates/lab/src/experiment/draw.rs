@@ -95,9 +95,11 @@ fn grid(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured]) -> F
 
 fn over_variable(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured]) -> Figure {
     let variable = chart.x.as_deref().unwrap_or("");
+    let mut but = fixed(measured);
+    but.push(variable);
+    let name = |run: &Measured| experiment.label(&run.values, &but);
     let mut series = Vec::new();
     for metric in &chart.value {
-        let name = |run: &Measured| experiment.label(&run.values, variable);
         let value = |run: &Measured| metric.of(&run.report);
         let mut found = named_curves(measured, variable, name, chart.average, value);
         for curve in &mut found {
@@ -120,7 +122,7 @@ fn over_variable(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measur
                 let series = Series::published(&*published.name, points);
                 vec![if published.points { series.points() } else { series }]
             }
-            Some(equation) => predicted(experiment, &published.name, equation, variable, measured),
+            Some(equation) => predicted(&published.name, equation, name, variable, measured),
         });
     }
     if others.len() == series.len() {
@@ -142,17 +144,14 @@ fn over_variable(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measur
 /// what is published or measured elsewhere.
 fn rows(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured], runs: &Runs) -> Figure {
     const APART: f64 = 0.16;
+    let fixed = fixed(measured);
     let points: Vec<&[&Measured]> = measured.chunk_by(|a, b| a.values == b.values).collect();
     let count = points.len() * chart.value.len();
     let (mut names, mut found, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for at in &points {
         for (index, metric) in chart.value.iter().enumerate() {
             let place = (count - 1 - names.len()) as f64;
-            // At the only point, several values need no more than their names.
-            let label = match (points.len(), chart.value.len()) {
-                (1, 2..) => String::new(),
-                _ => experiment.label(&at[0].values, ""),
-            };
+            let label = experiment.label(&at[0].values, &fixed);
             let alone = chart.value.len() == 1 && !label.is_empty();
             names.push(if alone { label } else { joined(&metric.shown(), &label) });
             let sample = metric.sample(at.iter().copied());
@@ -185,6 +184,15 @@ fn rows(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured], runs
     })
 }
 
+/// The variables that have one value in all of these runs, which no legend need tell.
+fn fixed<'a>(measured: &[&'a Measured]) -> Vec<&'a str> {
+    let Some(first) = measured.first() else { return Vec::new() };
+    let same = |(name, value): &&(String, String)| {
+        measured.iter().all(|run| run.value(name) == Some(value.as_str()))
+    };
+    first.values.iter().filter(same).map(|(name, _)| name.as_str()).collect()
+}
+
 /// The axis of a swept variable.
 fn variable_axis(experiment: &Experiment, variable: &str, measured: &[&Measured]) -> Axis {
     Axis { label: experiment.called(variable), ..axis(variable, measured) }
@@ -193,15 +201,14 @@ fn variable_axis(experiment: &Experiment, variable: &str, measured: &[&Measured]
 /// The curves of an equation at the points measured: one for all where it does not depend on the
 /// other variables.
 fn predicted(
-    experiment: &Experiment,
     name: &str,
     equation: Equation,
+    label: impl Fn(&Measured) -> String,
     variable: &str,
     measured: &[&Measured],
 ) -> Vec<Series> {
     let mut points = measured.to_vec();
     points.dedup_by_key(|run| &run.values);
-    let label = |run: &Measured| experiment.label(&run.values, variable);
     let value = |run: &Measured| equation.predict(&run.values);
     let mut curves = named_curves(&points, variable, label, Average::Mean, value);
     let alike = curves.windows(2).all(|pair| pair[0].points == pair[1].points);
@@ -338,7 +345,7 @@ where = { rate = "3M" }
         assert_eq!(rows.y.names, ["link rate 2 Mb/s", "link rate 1 Mb/s"]);
         assert_eq!(names(rows), ["measured", "published"]);
         assert_eq!(rows.series[1].points, [(1.0, 0.84), (2.0, -0.16)]);
-        // At one point it need not be named.
+        // What is the same everywhere need not be told.
         assert_eq!(one.y.names, ["share", "flow udt"]);
         let values = |series: &Series| series.points.iter().map(|p| p.0).collect::<Vec<_>>();
         assert_eq!(

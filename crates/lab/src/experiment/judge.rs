@@ -145,11 +145,10 @@ fn verdict<'a>(check: &'a CheckSpec, found: &Found<'_>) -> (Verdict, Option<&'a 
     let known = check
         .known
         .iter()
-        .find(|known| matches(&known.only, found.values) && holds(&known.bounds(), found));
-    match known {
-        Some(known) => (Verdict::Explained, Some(&known.because)),
-        None => (Verdict::Fail, None),
-    }
+        .position(|known| matches(&known.only, found.values) && holds(&known.bounds(), found));
+    let Some(known) = known else { return (Verdict::Fail, None) };
+    let reasons = check.known[..=known].iter().rev().map(|known| known.because.as_str());
+    (Verdict::Explained, reasons.into_iter().find(|because| !because.is_empty()))
 }
 
 fn holds(bounds: &Bounds, found: &Found<'_>) -> bool {
@@ -285,6 +284,12 @@ mod tests {
             ("at_most = 2\nspread = true", Pass, "2"),
             ("at_most = 1.9\nspread = true", Fail, "2"),
             (&format!("at_least = 5\n{KNOWN}"), Explained, "8 (n 1); 4 (n 2)"),
+            // Another bound with the same reason.
+            (
+                &format!("at_least = 9\n{KNOWN}\n[[known]]\nwhere = {{ n = \"1\" }}\nat_least = 7"),
+                Explained,
+                "8 (n 1); 4 (n 2)",
+            ),
             (&format!("at_least = 9\n{KNOWN}"), Fail, "8 (n 1); 4 (n 2)"),
         ];
         for (check, verdict, text) in cases {

@@ -74,6 +74,9 @@ impl Form<'_> {
                 return Err("an explanation has no bound on a side where the check has one".into());
             }
         }
+        if check.known.first().is_some_and(|known| known.because.trim().is_empty()) {
+            return Err("its first explanation gives no reason".into());
+        }
         if check.published.is_empty() && check.each.is_none() {
             return Err("it does not tell what was published".into());
         }
@@ -397,6 +400,11 @@ columns = [{ name = "rate", metric = "utilisation:middle" }]
                 "at_least = 1",
                 "near = 1\nwithin = 0.1\nknown = [{ at_least = 1, because = \"\" }]",
                 UNBOUNDED,
+            ),
+            (
+                "at_least = 1",
+                "at_least = 1\nknown = [{ at_least = 0 }]",
+                "check 'c': its first explanation gives no reason",
             ),
             ("published = \"one\"", "", "check 'c': it does not tell what was published"),
             ("reason = \"none\"", "", "check 'c': it does not tell why the tolerance"),
