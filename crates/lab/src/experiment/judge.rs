@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Runs;
-use super::data::{Against, Bounds, CheckSpec, Experiment, Numbers, Value, Version};
+use super::data::{Against, Bounds, CheckSpec, Experiment, Known, Numbers, Value, Version};
 use crate::report::{Check, Verdict};
 use crate::sweep::{Measured, groups, label};
 
@@ -43,9 +43,8 @@ fn judge(
     if check.spread {
         found = spread(&found).into_iter().collect();
     }
-    let verdicts: Vec<(Verdict, Option<&str>)> =
-        found.iter().map(|found| verdict(check, found)).collect();
-    let any = |wanted: Verdict| verdicts.iter().any(|(verdict, _)| *verdict == wanted);
+    let verdicts: Vec<Verdict> = found.iter().map(|found| verdict(check, found)).collect();
+    let any = |wanted: Verdict| verdicts.contains(&wanted);
     // Where nothing could be measured, nothing is as expected.
     let worst = if any(Verdict::Fail) || verdicts.is_empty() {
         Verdict::Fail
@@ -55,18 +54,32 @@ fn judge(
         Verdict::Pass
     };
     let mut reason = check.reason.trim().to_owned();
-    let mut told: Vec<&str> = Vec::new();
-    for because in verdicts.iter().filter_map(|(_, because)| *because) {
-        if !told.contains(&because) {
-            told.push(because);
-            reason = format!("{reason} {}", because.trim()).trim().to_owned();
+    // In the order of the file, each reason and each bound once.
+    let (mut bounds, mut because) = (Vec::new(), "");
+    for (index, known) in check.known.iter().enumerate() {
+        // Without a reason of its own it has that of the one before.
+        because = if known.because.is_empty() { because } else { known.because.trim() };
+        let used = |found: &Found<'_>| explanation(check, found) == Some(index);
+        if !found.iter().any(used) {
+            continue;
         }
+        if !reason.contains(because) {
+            reason = format!("{reason} {because}").trim().to_owned();
+        }
+        let bound = tolerance(&known.bounds());
+        if !bounds.contains(&bound) {
+            bounds.push(bound);
+        }
+    }
+    let mut allowed = tolerance(&check.bounds());
+    if !bounds.is_empty() {
+        allowed = format!("{allowed}; explained: {}", bounds.join("; "));
     }
     Check {
         what: check.what.clone(),
         published: published(check, each),
         measured: describe(&found, &verdicts),
-        tolerance: tolerance(&check.bounds()),
+        tolerance: allowed,
         verdict: worst,
         reason,
     }
@@ -138,17 +151,18 @@ pub(super) fn counterpart<'a>(
     groups(measured).find(|runs| same(&runs[0])).unwrap_or_default()
 }
 
-fn verdict<'a>(check: &'a CheckSpec, found: &Found<'_>) -> (Verdict, Option<&'a str>) {
+fn verdict(check: &CheckSpec, found: &Found<'_>) -> Verdict {
     if holds(&check.bounds(), found) {
-        return (Verdict::Pass, None);
+        return Verdict::Pass;
     }
-    let known = check
-        .known
-        .iter()
-        .position(|known| matches(&known.only, found.values) && holds(&known.bounds(), found));
-    let Some(known) = known else { return (Verdict::Fail, None) };
-    let reasons = check.known[..=known].iter().rev().map(|known| known.because.as_str());
-    (Verdict::Explained, reasons.into_iter().find(|because| !because.is_empty()))
+    if explanation(check, found).is_some() { Verdict::Explained } else { Verdict::Fail }
+}
+
+/// Which of the known deviations it is, if it is not as expected.
+fn explanation(check: &CheckSpec, found: &Found<'_>) -> Option<usize> {
+    let explains =
+        |known: &Known| matches(&known.only, found.values) && holds(&known.bounds(), found);
+    check.known.iter().position(explains).filter(|_| !holds(&check.bounds(), found))
 }
 
 fn holds(bounds: &Bounds, found: &Found<'_>) -> bool {
@@ -202,7 +216,7 @@ fn tolerance(bounds: &Bounds) -> String {
 }
 
 /// All values if they are few, else their range; and where it is not as expected.
-fn describe(found: &[Found<'_>], verdicts: &[(Verdict, Option<&str>)]) -> String {
+fn describe(found: &[Found<'_>], verdicts: &[Verdict]) -> String {
     const MOST_SHOWN: usize = 12;
     let shown = |found: &Found<'_>| {
         let value = significant(found.value);
@@ -213,8 +227,7 @@ fn describe(found: &[Found<'_>], verdicts: &[(Verdict, Option<&str>)]) -> String
         if found.values.is_empty() { value } else { format!("{value} ({})", label(found.values)) }
     };
     let wrong = || {
-        let wrong =
-            found.iter().zip(verdicts).filter(|(_, (verdict, _))| *verdict != Verdict::Pass);
+        let wrong = found.iter().zip(verdicts).filter(|(_, verdict)| **verdict != Verdict::Pass);
         wrong.map(|(found, _)| found)
     };
     if found.is_empty() {
@@ -297,6 +310,20 @@ mod tests {
             assert_eq!((judged.verdict, judged.measured.as_str()), (verdict, text), "{check}");
             assert_eq!(judged.reason == "Why.", check.contains(KNOWN), "{check}");
         }
+    }
+
+    #[test]
+    fn how_far_a_deviation_is_explained_is_told() {
+        let known = |n: u32, more: &str| format!("[[known]]\nwhere = {{ n = \"{n}\" }}\n{more}\n");
+        let check = format!(
+            "at_most = 3\nreason = \"So.\"\n{}{}{}",
+            known(3, "at_most = 9\nbecause = \"Not needed.\""),
+            known(1, "at_most = 8\nbecause = \"Why.\""),
+            known(2, "at_most = 4.5"),
+        );
+        let judged = judged(&check, &measured(&[Some(8.0), Some(4.0), Some(1.0)]));
+        assert_eq!(judged.tolerance, "at most 3; explained: at most 8; at most 4.5");
+        assert_eq!(judged.reason, "So. Why.");
     }
 
     #[test]
