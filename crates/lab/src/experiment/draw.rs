@@ -144,16 +144,18 @@ fn over_variable(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measur
 /// what is published or measured elsewhere.
 fn rows(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured], runs: &Runs) -> Figure {
     const APART: f64 = 0.16;
-    let fixed = fixed(measured);
     let points: Vec<&[&Measured]> = measured.chunk_by(|a, b| a.values == b.values).collect();
+    // A row alone is named by its point, which no other tells.
+    let alone = points.len() * chart.value.len() == 1;
+    let but = if alone { Vec::new() } else { fixed(measured) };
     let count = points.len() * chart.value.len();
     let (mut names, mut found, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for at in &points {
         for (index, metric) in chart.value.iter().enumerate() {
             let place = (count - 1 - names.len()) as f64;
-            let label = experiment.label(&at[0].values, &fixed);
-            let alone = chart.value.len() == 1 && !label.is_empty();
-            names.push(if alone { label } else { joined(&metric.shown(), &label) });
+            let label = experiment.label(&at[0].values, &but);
+            let enough = chart.value.len() == 1 && !label.is_empty();
+            names.push(if enough { label } else { joined(&metric.shown(), &label) });
             let sample = metric.sample(at.iter().copied());
             found.extend(chart.average.of(&sample).map(|value| (value, place + APART)));
             let other = chart.published.get(index).and_then(|published| {
