@@ -267,7 +267,12 @@ impl SweepResult {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         match self.points.as_slice() {
             [only] => show::report(out, &only.report)?,
-            _ => writeln!(out, "{}", self.table.text())?,
+            points => {
+                writeln!(out, "{}", self.table.text())?;
+                for Measured { point, report, .. } in points {
+                    show::ended(out, &format!("point {point}, "), report)?;
+                }
+            }
         }
         match &self.plot {
             Some(plot) => writeln!(out, "plot: {}", plot.display()),

@@ -230,6 +230,27 @@ fn a_measurement_is_not_called_as_what_was_swept_over() {
     assert!(names.contains(&"measured loss"), "{names:?}");
 }
 
+#[test]
+fn a_flow_that_was_never_connected_is_told_of() {
+    let directory = directory();
+    let at = directory.path();
+    let lost = ["run", "one.toml", "--no-plot", "--set", "loss=100%"];
+    let shown = sim(at, &lost);
+    assert_eq!(shown.code, Some(0), "{}", shown.errors);
+    assert!(shown.out.lines().any(|line| line == "x: never connected"), "{}", shown.out);
+    let report = json(at, &[&lost[..], &["--json"]].concat());
+    assert_eq!(report["flows"][0]["ended"], "never connected");
+    let sweep = sim(at, &["run", "sweep.toml", "--no-plot", "--set", "loss=[0%,100%]"]);
+    assert!(
+        sweep.out.contains("\npoint 2, x: never connected\npoint 3, x: never"),
+        "{}",
+        sweep.out
+    );
+    assert!(!sweep.out.contains("point 0"), "{}", sweep.out);
+    let report = json(at, &["run", "one.toml", "--no-plot", "--json"]);
+    assert!(report["flows"][0].get("ended").is_none(), "{report}");
+}
+
 /// A flow has one name for what it runs, in the table and in JSON.
 #[test]
 fn the_protocol_in_the_table_is_that_of_the_json() {

@@ -13,6 +13,7 @@ pub fn report(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         writeln!(out, "{}\n", report.title)?;
     }
     writeln!(out, "{}\n{}", flows(report).text(), links(report).text())?;
+    ended(out, "", report)?;
     let Indices { efficiency_bps, jain, stability, tcp_friendliness } = report.indices;
     writeln!(out, "efficiency {}", show_rate(efficiency_bps))?;
     let named = [
@@ -30,6 +31,16 @@ pub fn report(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         "{} s simulated in {wall:.2} s ({speed_up:.1} times real time), {} packets, seed {}",
         report.duration_s, report.packets, report.seed
     )
+}
+
+/// A line, beginning with `run`, for each flow whose connection ended too early.
+pub fn ended(out: &mut dyn Write, run: &str, report: &Report) -> io::Result<()> {
+    for flow in &report.flows {
+        if let Some(ended) = flow.ended {
+            writeln!(out, "{run}{}: {ended}", flow.name)?;
+        }
+    }
+    Ok(())
 }
 
 fn flows(report: &Report) -> Table {
