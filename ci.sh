@@ -88,17 +88,22 @@ stage_lab() {
 
 # A sweep over a Dask cluster on this machine. Needs the packages of lab/requirements.txt.
 stage_dask() {
-    local target=${CARGO_TARGET_DIR:-target}
-    local venv=$target/dask-venv
+    command -v python3 >/dev/null || { echo "skipped: no python3"; return 0; }
+    # Wherever the environment or Cargo's configuration have put it.
+    local target venv
+    target=$(cargo metadata --format-version 1 --no-deps |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])') || return 1
+    venv=$target/dask-venv
     if ! [ "$venv/complete" -nt lab/requirements.txt ]; then
         python3 -m venv "$venv" >"$log" 2>&1 ||
             { echo "skipped: no Python with venv: $(tail -1 "$log")"; return 0; }
-        "$venv/bin/pip" install --quiet --disable-pip-version-check -r lab/requirements.txt >"$log" 2>&1 ||
+        # Not bin/pip, which names the folder that it was made in: the target folder may have moved.
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r lab/requirements.txt >"$log" 2>&1 ||
             { echo "skipped: Dask cannot be installed: $(tail -1 "$log")"; return 0; }
         touch "$venv/complete"
     fi
     cargo build --quiet --release -p farhaul-cli || return 1
-    FARHAUL=$(realpath "$target/release/farhaul") "$venv/bin/python" -m unittest -v lab/test_dask_sweep.py
+    FARHAUL=$target/release/farhaul "$venv/bin/python" -m unittest -v lab/test_dask_sweep.py
 }
 
 failed=()

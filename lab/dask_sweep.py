@@ -63,6 +63,17 @@ def sweep(client, farhaul, path, options, points, retries):
     return results, failures
 
 
+def workers(text):
+    """A number of worker processes: with none, a sweep would wait for ever."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of workers: give at least 1")
+    return number
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("scenario", metavar="FILE")
@@ -73,7 +84,7 @@ def arguments():
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--scheduler", metavar="ADDRESS", help="of a cluster that runs")
-    where.add_argument("--local", type=int, metavar="N", help="so many worker processes here")
+    where.add_argument("--local", type=workers, metavar="N", help="so many worker processes here")
     return parser.parse_args()
 
 

@@ -79,6 +79,13 @@ exec {FARHAUL} "$@"
         rows = [line for line in ended.stdout.splitlines() if line.startswith(("5M", "10M"))]
         self.assertEqual(len(rows), 4, ended.stdout)
 
+    def test_without_workers(self):
+        driver = os.path.join(HERE, "dask_sweep.py")
+        for number in ["0", "-1", "two"]:
+            ended = run(sys.executable, driver, self.path, "--local", number)
+            self.assertEqual(ended.returncode, 2, ended.stderr)
+            self.assertIn("give at least 1", ended.stderr)
+
     def test_a_bad_file(self):
         ended = self.dask(self.write("bad.toml", "duratoin = \"1s\"\n"))
         self.assertEqual(ended.returncode, 2)

@@ -1,12 +1,13 @@
 //! `farhaul sim`: scenarios in the simulator.
 
 mod figure;
+mod files;
 mod fuzz;
 mod show;
 mod trace;
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -40,7 +41,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     point: Option<u64>,
     /// Simulate so many points at the same time; all processors if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
     /// Where to draw, as .svg or .png; NAME.svg if not given
     #[arg(long, value_name = "FILE", value_parser = plot_file)]
@@ -126,6 +127,30 @@ pub fn run(command: &SimCommand) -> Result<()> {
     }
 }
 
+/// A number of threads.
+fn jobs(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("nothing would run: give at least 1".into()),
+        Ok(jobs) => Ok(jobs),
+        Err(_) => Err("give a number of runs at the same time".into()),
+    }
+}
+
+/// What a scenario file may have, bytes: the text of a file that is none, or has no end, is not
+/// waited for.
+const MOST_TEXT: u64 = 16 << 20;
+
+/// The text of a scenario file.
+fn read_scenario(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    file.take(MOST_TEXT + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > MOST_TEXT {
+        return Err(format!("a scenario has at most {} MiB", MOST_TEXT >> 20));
+    }
+    Ok(text)
+}
+
 fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
@@ -133,7 +158,7 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 
 impl ScenarioArgs {
     fn plan(&self) -> Result<Plan> {
-        let text = fs::read_to_string(&self.file)
+        let text = read_scenario(&self.file)
             .map_err(|error| Usage(format!("{}: {error}", self.file.display())))?;
         Plan::parse(&text, &self.set, self.seed).map_err(|problems| {
             let lines = problems.to_string().replace('\n', "\n  ");
@@ -157,6 +182,15 @@ fn simulate(args: &RunArgs) -> Result<()> {
             return Err(Usage(format!("there is no point {point}; the last one is {last}")).into());
         }
     };
+    let plot = match (&args.plot, args.no_plot) {
+        (_, true) => None,
+        (Some(path), _) => Some(path.clone()),
+        (None, _) => Some(PathBuf::from(format!("{}.svg", args.scenario.name()))),
+    };
+    // Now, and not when there is something to write: what was found would be lost.
+    let [trace, pcap] = args.trace.files();
+    let outputs = [("the plot", plot.as_deref()), ("--trace", trace), ("--pcap", pcap)];
+    files::check(&args.scenario.file, outputs)?;
     let jobs = args.jobs.unwrap_or_else(sweep::processors);
     let measured = if args.trace.is_on() {
         match args.trace.run(&plan, &points, args.json)? {
@@ -167,11 +201,6 @@ fn simulate(args: &RunArgs) -> Result<()> {
         run_points(&plan, &points, jobs)?
     };
     let figure = figure::of(&args.scenario.name(), &measured);
-    let plot = match (&args.plot, args.no_plot) {
-        (_, true) => None,
-        (Some(path), _) => Some(path.clone()),
-        (None, _) => Some(PathBuf::from(format!("{}.svg", args.scenario.name()))),
-    };
     let plot = match (plot, figure) {
         (Some(path), Some(figure)) => {
             write_figure(&path, &figure)?;
@@ -183,7 +212,7 @@ fn simulate(args: &RunArgs) -> Result<()> {
         }
         (None, _) => None,
     };
-    let table = sweep::summary(&args.scenario.name(), &measured);
+    let table = summary(&args.scenario.name(), &measured);
     if let ([only], true) = (measured.as_slice(), args.json) {
         // One run is its report, and which run of the plan it was.
         return output::emit(true, only, |_, _| Ok(()));
@@ -205,6 +234,21 @@ pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measur
     measured.ok_or_else(|| interrupted().into())
 }
 
+/// The table of what was measured.
+fn summary(name: &str, measured: &[Measured]) -> Table {
+    let mut table = sweep::summary(name, measured);
+    let variables = measured.first().map_or(0, |first| first.values.len());
+    // These are the first columns.
+    let (variables, columns) = table.columns.split_at_mut(variables);
+    // What was measured may be called as what was swept over.
+    for column in columns {
+        if variables.iter().any(|variable| variable.name == column.name) {
+            column.name = format!("measured {}", column.name);
+        }
+    }
+    table
+}
+
 fn plot_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let known = path.extension().is_some_and(|ending| ending == "svg" || ending == "png");
@@ -223,7 +267,12 @@ impl SweepResult {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         match self.points.as_slice() {
             [only] => show::report(out, &only.report)?,
-            _ => writeln!(out, "{}", self.table.text())?,
+            points => {
+                writeln!(out, "{}", self.table.text())?;
+                for Measured { point, report, .. } in points {
+                    show::ended(out, &format!("point {point}, "), report)?;
+                }
+            }
         }
         match &self.plot {
             Some(plot) => writeln!(out, "plot: {}", plot.display()),
@@ -260,14 +309,17 @@ fn check(args: &CheckArgs) -> Result<()> {
 fn gather(args: &GatherArgs) -> Result<()> {
     let mut measured: Vec<Measured> = Vec::new();
     for file in &args.files {
-        let text = fs::read_to_string(file)
-            .map_err(|error| Usage(format!("{}: {error}", file.display())))?;
-        for value in serde_json::Deserializer::from_str(&text).into_iter() {
-            let value: Measured = value.map_err(|error| {
-                let path = file.display();
-                Usage(format!("{path}: no result of `sim run --point N --json`: {error}"))
-            })?;
-            measured.push(value);
+        let path = file.display();
+        let no_result = |what: &dyn std::fmt::Display| {
+            Usage(format!("{path}: no result of `sim run --point N --json`: {what}"))
+        };
+        let before = measured.len();
+        let text = File::open(file).map_err(|error| Usage(format!("{path}: {error}")))?;
+        for value in serde_json::Deserializer::from_reader(BufReader::new(text)).into_iter() {
+            measured.push(value.map_err(|error| no_result(&error))?);
+        }
+        if measured.len() == before {
+            return Err(no_result(&"it is empty").into());
         }
     }
     measured.sort_by_key(|measured| measured.point);
@@ -277,6 +329,6 @@ fn gather(args: &GatherArgs) -> Result<()> {
     }
     let title = || measured.first().map_or(String::new(), |first| first.report.title.clone());
     let name = args.name.clone().unwrap_or_else(title);
-    let table = sweep::summary(&name, &measured);
+    let table = summary(&name, &measured);
     output::emit(args.json, &table, |table, out| writeln!(out, "{}", table.text()))
 }

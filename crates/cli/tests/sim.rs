@@ -114,6 +114,10 @@ fn points_gathered_are_the_table_of_the_sweep() {
     assert_eq!(other.code, Some(2));
     assert!(other.errors.contains("no result of"), "{}", other.errors);
     assert_eq!(sim(at, &["gather", "nowhere"]).code, Some(2));
+    fs::write(at.join("empty"), "").expect("a file");
+    let empty = sim(at, &["gather", "even", "empty"]);
+    assert_eq!(empty.code, Some(2));
+    assert!(empty.errors.contains("empty: no result of"), "{}", empty.errors);
 }
 
 #[test]
@@ -162,7 +166,8 @@ fn exit_codes() {
     let at = directory.path();
     fs::write(at.join("bad.toml"), "duration = \"1s\"\nlinks = 1\n").expect("a file");
     fs::write(at.join("binary.toml"), [0xff, 0xfe, 0, 1]).expect("a file");
-    let cases: [(&[&str], &str); 11] = [
+    fs::write(at.join("endless.toml"), vec![b'\n'; (16 << 20) + 1]).expect("a file");
+    let cases: [(&[&str], &str); 17] = [
         (&["run", "bad.toml"], "line 2: the scenario has no key 'links'; did you mean 'link'?"),
         (&["check", "bad.toml"], "line 2"),
         (&["run", "nowhere.toml"], "nowhere.toml"),
@@ -174,6 +179,12 @@ fn exit_codes() {
         (&["run", "sweep.toml", "--point", "8"], "the last one is 7"),
         (&["run", "one.toml", "--plot", "x.gif"], ".svg or a .png"),
         (&["run", "one.toml", "--plot", "x.svg", "--no-plot"], "cannot be used"),
+        (&["run", "one.toml", "--jobs", "0"], "at least 1"),
+        (&["fuzz", "--jobs", "0"], "at least 1"),
+        (&["check", "endless.toml"], "a scenario has at most 16 MiB"),
+        (&["run", "one.toml", "--trace", "x", "--pcap", "./x"], "cannot both be ./x"),
+        (&["run", "one.toml", "--trace", "one.toml"], "the scenario and --trace cannot both"),
+        (&["run", "one.toml", "--trace", "one.svg"], "the plot and --trace cannot both"),
     ];
     for (args, text) in cases {
         let ended = sim(at, args);
@@ -181,6 +192,75 @@ fn exit_codes() {
         assert!(ended.errors.contains(text), "{args:?}: {}", ended.errors);
         assert!(ended.out.is_empty(), "{args:?}: {}", ended.out);
     }
+}
+
+/// What cannot be written is found before anything is simulated, and nothing is left behind.
+#[test]
+fn files_are_tried_before_the_run() {
+    let directory = directory();
+    let at = directory.path();
+    // Ten days are not simulated in a moment.
+    let text = fs::read_to_string(at.join("one.toml")).expect("a file");
+    let long = text.replace("duration = \"2s\"\nsample = \"100ms\"", "duration = \"900000s\"");
+    fs::write(at.join("one.toml"), long).expect("a file");
+    let cases: [&[&str]; 3] = [
+        &["--plot", "none/x.svg"],
+        &["--no-plot", "--trace", "none/x"],
+        &["--no-plot", "--trace", "x", "--pcap", "none/x"],
+    ];
+    for options in cases {
+        let ended = sim(at, &[&["run", "one.toml"], options].concat());
+        assert_eq!(ended.code, Some(1), "{options:?}: {}", ended.errors);
+        assert!(ended.errors.contains("cannot write none/x"), "{options:?}: {}", ended.errors);
+    }
+    assert!(!at.join("x").exists());
+    fs::create_dir(at.join("one.svg")).expect("a directory");
+    let ended = sim(at, &["run", "one.toml"]);
+    assert!(ended.errors.contains("cannot write one.svg"), "{}", ended.errors);
+}
+
+#[test]
+fn a_measurement_is_not_called_as_what_was_swept_over() {
+    let directory = directory();
+    let whole = json(directory.path(), &["run", "sweep.toml", "--json", "--no-plot"]);
+    let columns = whole["table"]["columns"].as_array().expect("columns");
+    let names: Vec<_> = columns.iter().filter_map(|column| column["name"].as_str()).collect();
+    assert_eq!(names[..3], ["rate", "loss", "throughput"]);
+    assert_eq!(names.iter().filter(|name| **name == "loss").count(), 1, "{names:?}");
+    assert!(names.contains(&"measured loss"), "{names:?}");
+}
+
+#[test]
+fn a_flow_that_was_never_connected_is_told_of() {
+    let directory = directory();
+    let at = directory.path();
+    let lost = ["run", "one.toml", "--no-plot", "--set", "loss=100%"];
+    let shown = sim(at, &lost);
+    assert_eq!(shown.code, Some(0), "{}", shown.errors);
+    assert!(shown.out.lines().any(|line| line == "x: never connected"), "{}", shown.out);
+    let report = json(at, &[&lost[..], &["--json"]].concat());
+    assert_eq!(report["flows"][0]["ended"], "never connected");
+    let sweep = sim(at, &["run", "sweep.toml", "--no-plot", "--set", "loss=[0%,100%]"]);
+    assert!(
+        sweep.out.contains("\npoint 2, x: never connected\npoint 3, x: never"),
+        "{}",
+        sweep.out
+    );
+    assert!(!sweep.out.contains("point 0"), "{}", sweep.out);
+    let report = json(at, &["run", "one.toml", "--no-plot", "--json"]);
+    assert!(report["flows"][0].get("ended").is_none(), "{report}");
+}
+
+/// A flow has one name for what it runs, in the table and in JSON.
+#[test]
+fn the_protocol_in_the_table_is_that_of_the_json() {
+    let directory = directory();
+    let at = directory.path();
+    let report = json(at, &["run", "one.toml", "--json", "--no-plot"]);
+    assert_eq!(report["flows"][1]["protocol"], "tcp-reno");
+    let shown = sim(at, &["run", "one.toml", "--no-plot"]).out;
+    let row = shown.lines().find(|line| line.starts_with("y ")).expect("a row");
+    assert_eq!(row.split_whitespace().nth(1), Some("tcp-reno"), "{shown}");
 }
 
 #[test]

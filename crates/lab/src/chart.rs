@@ -58,6 +58,9 @@ pub struct Axis {
     pub scale: Scale,
     /// From where to where; from the data if none. Data outside is not seen.
     pub range: Option<(f64, f64)>,
+    /// What 0, 1, 2 and so on stand for, if not for themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
 /// How numbers are laid out along an axis.
@@ -101,6 +104,8 @@ pub enum Style {
     Line,
     /// A line, and marks; of very many points only some have one.
     Both,
+    /// Marks alone.
+    Points,
 }
 
 /// A limit: a line from left to right.
@@ -153,7 +158,13 @@ pub struct Panels {
 impl Axis {
     /// Equal differences have equal lengths.
     pub fn linear(label: impl Into<String>, unit: impl Into<String>) -> Self {
-        Axis { label: label.into(), unit: unit.into(), scale: Scale::Linear, range: None }
+        Axis { label: label.into(), unit: unit.into(), scale: Scale::Linear, ..Axis::default() }
+    }
+
+    /// Upwards or to the right, things of these names: the first is at 0, the next at 1.
+    pub fn named(names: Vec<String>) -> Self {
+        let range = Some((-0.5, names.len() as f64 - 0.5));
+        Axis { names, range, ..Axis::default() }
     }
 
     /// Equal ratios have equal lengths.
@@ -181,6 +192,11 @@ impl Series {
     /// What others have found: a dashed line with hollow marks.
     pub fn published(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Series { dashed: true, ..Series::both(name, points) }
+    }
+
+    /// Marks alone.
+    pub fn points(self) -> Self {
+        Series { style: Style::Points, ..self }
     }
 
     /// With error bars of these half-heights.

@@ -32,6 +32,21 @@ pub fn unit(text: &str) -> &'static str {
     }
 }
 
+/// A value of a scenario as people read it: `10 ms` for `10ms`, `1 Gb/s` for `1G`, `10 packets` for
+/// `10p`. What is no number is as it is.
+pub fn shown(text: &str) -> String {
+    let unit = unit(text);
+    let end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len();
+    let (digits, letters) = text.split_at(end);
+    match unit {
+        "" => text.to_owned(),
+        "packets" => format!("{digits} packets"),
+        "b/s" if !letters.contains("b") => format!("{digits} {letters}b/s"),
+        "s" if letters == "us" => format!("{digits} µs"),
+        _ => format!("{digits} {letters}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +60,14 @@ mod tests {
         assert_eq!((number("1.5G"), unit("1.5G")), (Some(1.5e9), "b/s"));
         assert_eq!((number("64kB"), unit("64kB")), (Some(64e3), "B"));
         assert_eq!((number("100p"), unit("100p")), (Some(100.0), "packets"));
+        let cases =
+            [("10ms", "10 ms"), ("10us", "10 µs"), ("1.5G", "1.5 Gb/s"), ("10p", "10 packets")];
+        for (text, expected) in cases {
+            assert_eq!(shown(text), expected);
+        }
+        for text in ["3", "1e-4", "0.1%", "udt", "red:limit=bdp", ""] {
+            assert_eq!(shown(text), text);
+        }
         for text in ["udt", "bdp", "droptail", ""] {
             assert_eq!((number(text), unit(text)), (None, ""), "{text}");
         }

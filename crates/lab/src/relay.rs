@@ -253,6 +253,7 @@ impl Record {
             cc: spec.protocol.law(),
             start_s: 0.0,
             stop_s: scenario.duration.as_secs_f64(),
+            ended: None,
             bytes: end.bytes,
             throughput_bps: throughput,
             packet_throughput_bps: throughput / spec.protocol.payload_share(),

@@ -14,6 +14,41 @@ pub struct Interval {
     pub half_width: f64,
 }
 
+/// Which value stands for a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Average {
+    /// The arithmetic mean.
+    #[default]
+    Mean,
+    /// The value in the middle, which a few far away do not move.
+    Median,
+}
+
+impl Average {
+    /// That value of the sample.
+    pub fn of(self, sample: &[f64]) -> Option<f64> {
+        match self {
+            Average::Mean => mean(sample),
+            Average::Median => median(sample),
+        }
+    }
+
+    /// It and the interval of confidence; none for a median.
+    pub fn interval(self, sample: &[f64]) -> Option<Interval> {
+        interval_95(sample).filter(|_| self == Average::Mean)
+    }
+}
+
+/// The value in the middle of the sample in order; of an even number, halfway between the two.
+pub fn median(sample: &[f64]) -> Option<f64> {
+    let mut ordered = sample.to_vec();
+    ordered.sort_by(f64::total_cmp);
+    let high = *ordered.get(ordered.len() / 2)?;
+    let low = ordered[(ordered.len() - 1) / 2];
+    Some((low + high) / 2.0)
+}
+
 /// The arithmetic mean.
 pub fn mean(sample: &[f64]) -> Option<f64> {
     (!sample.is_empty()).then(|| sample.iter().sum::<f64>() / sample.len() as f64)
@@ -71,6 +106,16 @@ mod tests {
 
     fn near(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn a_median_is_in_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[500.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 500.0, 2.0]), Some(3.0));
+        assert_eq!(Average::Median.interval(&[1.0, 2.0]), None);
+        assert_eq!(Average::Mean.interval(&[1.0, 2.0]), interval_95(&[1.0, 2.0]));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use farhaul_sim::{Plan, Point, Report};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use curves::named_curves;
 pub use curves::{axis, curves};
 pub use summary::summary;
 pub(crate) use summary::{RunColumn, table};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::number::{or_nan, significant, titled, with_interval};
-use crate::statistics::{Interval, interval_95, mean};
+use crate::statistics::{Average, Interval};
 use crate::xml::escape;
 
 /// Rows of cells under named columns.
@@ -94,9 +94,10 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 }
 
 impl Cell {
-    /// The mean of a sample, with its interval of confidence if it has more than one value.
-    pub fn of_sample(sample: &[f64]) -> Self {
-        interval_95(sample).map_or_else(|| mean(sample).into(), Cell::from)
+    /// The average of a sample; a mean with its interval of confidence if there is more than one
+    /// value.
+    pub fn of_sample(sample: &[f64], average: Average) -> Self {
+        average.interval(sample).map_or_else(|| average.of(sample).into(), Cell::from)
     }
 
     /// As people read it.

@@ -32,7 +32,7 @@ pub use observer::{Event, EventKind, Observer};
 pub use packet::{Content, Packet, UDP_HEADERS, UDT_HEADERS};
 pub use pcap::Capture;
 pub use report::{
-    FlowReport, Indices, LinkReport, MessageReport, Queue, Report, Spread, TransferReport,
+    Ended, FlowReport, Indices, LinkReport, MessageReport, Queue, Report, Spread, TransferReport,
 };
 pub use run::Run;
 pub use scenario::{FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario};

@@ -1,5 +1,6 @@
 //! What a run has measured.
 
+use core::fmt;
 use core::time::Duration;
 
 use farhaul_base::Time;
@@ -49,6 +50,10 @@ pub struct FlowReport {
     pub start_s: f64,
     /// When it was cut off or had delivered everything, seconds; else the end of the run.
     pub stop_s: f64,
+    /// How its connection ended where it should not have; none of a flow that was cut off, has sent
+    /// everything or goes on, and of what is no UDT.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
     /// Payload bytes that have reached the receiving application in the whole run.
     pub bytes: u64,
     /// Payload delivered while measuring, bits/s.
@@ -77,6 +82,31 @@ pub struct FlowReport {
     /// what waits for a gap to be closed is in here when it comes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<f64>,
+}
+
+/// How a connection ended too early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// It was never set up.
+    #[serde(rename = "never connected")]
+    NeverConnected,
+    /// Nothing came from the peer for as long as `peer_timeout`, or the peer gave up for that reason.
+    #[serde(rename = "broken")]
+    Broken,
+    /// Everything had been sent, but was not acknowledged within the linger time.
+    #[serde(rename = "not acknowledged")]
+    NotAcknowledged,
+}
+
+/// The text in JSON.
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ended::NeverConnected => "never connected",
+            Ended::Broken => "broken",
+            Ended::NotAcknowledged => "not acknowledged",
+        })
+    }
 }
 
 /// Messages of a flow, in the whole run.

@@ -218,6 +218,10 @@ impl Recording {
             lost = packets - counter.packets - late;
         }
         let bytes = self.simulation.agent(receiver(number)).delivered();
+        let ended = match self.simulation.agent_mut(sender(number)) {
+            Agent::Udt(agent) => agent.ended(),
+            _ => None,
+        };
         let (transfers, messages) = (self.transfers(number), self.messages(number));
         let spec = &self.scenario.flows[number];
         let record = &mut self.flows[number];
@@ -236,6 +240,7 @@ impl Recording {
             cc: spec.protocol.law(),
             start_s: spec.start.as_secs_f64(),
             stop_s: stop.as_secs_f64(),
+            ended,
             bytes,
             throughput_bps: throughput,
             packet_throughput_bps: throughput / spec.protocol.payload_share(),

@@ -7,11 +7,13 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use farhaul_base::{Rng, Time};
 use farhaul_control::Groups;
-use farhaul_engine::{Chunks, Config, Connection, ConnectionId, Endpoint, Mode, Stats, Transmit};
+use farhaul_engine::{
+    Chunks, CloseReason, Config, Connection, ConnectionId, Endpoint, Mode, Stats, Transmit,
+};
 use farhaul_wire::HEADER_LEN;
 
 use crate::packet::{Content, Packet};
-use crate::report::Spread;
+use crate::report::{Ended, Spread};
 use crate::simulation::{AgentId, Sent};
 
 mod messages;
@@ -158,6 +160,20 @@ impl UdtAgent {
         let Role::Sender { left: Some(0), .. } = self.role else { return false };
         let Some(id) = self.connection else { return false };
         self.endpoint.update(id, |c| c.close_reason().is_some()).unwrap_or(true)
+    }
+
+    /// How the sender's connection ended, if it should not have.
+    pub fn ended(&mut self) -> Option<Ended> {
+        let Role::Sender { .. } = self.role else { return None };
+        // Without one it has not begun.
+        let id = self.connection?;
+        match self.endpoint.update(id, |c| c.close_reason()) {
+            None => Some(Ended::NeverConnected),
+            Some(None | Some(CloseReason::Local)) => None,
+            Some(Some(CloseReason::LingerTimeout)) => Some(Ended::NotAcknowledged),
+            // Nothing has come for too long, or the peer has found so.
+            Some(Some(_)) => Some(Ended::Broken),
+        }
     }
 
     /// The connection's performance monitor, while there is one.

@@ -405,6 +405,9 @@ fn overrides() {
     let error = with(&[("rt", "1ms")], None).unwrap_err().to_string();
     let expected = "--set rt=1ms: the file has no variable 'rt'; did you mean 'rtt'?";
     assert_eq!(error, expected);
+    let without = Plan::parse(&format!("{LINK}{FLOW}"), &[("x".into(), "1".into())], None);
+    let expected = "--set x=1: the file has no variable 'x'; give it one under [set] or [sweep]";
+    assert_eq!(without.unwrap_err().to_string(), expected);
     for seeds in ["0", "x", "[1, 2]"] {
         let error = with(&[("seeds", seeds)], None).unwrap_err().to_string();
         assert!(error.starts_with(&format!("--set seeds={seeds}: 'seeds' is how")), "{error}");
@@ -591,6 +594,17 @@ fn losses_and_copies_of_a_constant_rate() {
     let copied = flow("delay = \"100ms\"\nduplicate = 1\nqueue = \"unlimited\"\n");
     assert_eq!((copied.loss_rate, copied.bytes), (0.0, plain.bytes));
     assert!(copied.throughput_bps < 6e6, "{copied:?}");
+}
+
+/// What a schedule ends with goes on after its last time.
+#[test]
+fn the_last_rate_of_a_schedule_holds() {
+    let flow =
+        "protocol = \"cbr\"\nschedule = [\"0s:0\", \"100ms:6M\"]\nrepeat = \"200ms\"\ntimes = 2\n";
+    let report = scenario(&format!("sample = \"100ms\"\n{LINK}{FLOW}{flow}")).run();
+    let on: Vec<bool> = report.flows[0].series.iter().map(|rate| *rate > 3e6).collect();
+    assert_eq!(on[..4], [false, true, false, true]);
+    assert!(on[4..].iter().all(|on| *on), "{on:?}");
 }
 
 #[test]

@@ -5,8 +5,8 @@ mod dumbbell;
 use dumbbell::{path, received, udt_flows, udt_flows_with};
 use farhaul_base::Time;
 use farhaul_engine::Config;
-use farhaul_sim::Plan;
 use farhaul_sim::indices::jain;
+use farhaul_sim::{Ended, Plan};
 
 #[test]
 fn one_flow_fills_its_link() {
@@ -124,4 +124,31 @@ fn messages_come_or_are_given_up() {
     let (timely, shorter) = report(", ttl = '60ms', in_order = false");
     assert!((500..940).contains(&timely.delivered), "{timely:?}");
     assert!(shorter.mean < delay.mean && shorter.max < 300.0, "{timely:?}");
+}
+
+/// A connection that broke, or never was, is told of; one that ends as it should is not.
+#[test]
+fn how_a_connection_ended() {
+    let ended = |link: &str, flow: &str| {
+        let text = format!(
+            "duration = '20s'\n[[link]]\nfrom = 'a'\nto = 'b'\nrate = '10M'\ndelay = '20ms'\n{link}\n\
+             [[flow]]\nfrom = 'a'\nto = 'b'\n{flow}"
+        );
+        let plan = Plan::parse(&text, &[], None).expect("a scenario");
+        plan.point(0).expect("a point").scenario.run().flows[0].ended
+    };
+    assert_eq!(ended("", ""), None);
+    assert_eq!(ended("", "bytes = '1MB'"), None);
+    assert_eq!(ended("", "stop = '5s'"), None);
+    assert_eq!(ended("", "start = '30s'"), None);
+    assert_eq!(ended("loss = 1", ""), Some(Ended::NeverConnected));
+    let brief = "options = { peer_timeout = '4s', linger = '1s' }";
+    assert_eq!(ended("blackouts = '5s+20s'", brief), Some(Ended::Broken));
+    // The way there only: what the receiver has to say comes through.
+    let there = "blackouts = '5s+20s'\nreverse = { blackouts = '19s+1ms' }";
+    assert_eq!(ended(there, brief), Some(Ended::Broken));
+    let sent = format!("{brief}\nbytes = '20kB'\nstart = '4900ms'");
+    assert_eq!(ended("blackouts = '5s+20s'", &sent), Some(Ended::NotAcknowledged));
+    // Cut off before it noticed.
+    assert_eq!(ended("blackouts = '5s+20s'", "stop = '6s'"), None);
 }

@@ -33,7 +33,7 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "TIME", value_parser = farhaul_link::parse_duration)]
     time: Option<Duration>,
     /// Simulate so many at the same time; all processors if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::jobs)]
     jobs: Option<usize>,
     /// Where to write the scenarios of failures
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -109,7 +109,7 @@ pub fn run(args: &FuzzArgs) -> Result<()> {
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..args.jobs.unwrap_or_else(sweep::processors).max(1) {
+        for _ in 1..args.jobs.unwrap_or_else(sweep::processors) {
             scope.spawn(work);
         }
         work();

@@ -13,6 +13,7 @@ pub fn report(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         writeln!(out, "{}\n", report.title)?;
     }
     writeln!(out, "{}\n{}", flows(report).text(), links(report).text())?;
+    ended(out, "", report)?;
     let Indices { efficiency_bps, jain, stability, tcp_friendliness } = report.indices;
     writeln!(out, "efficiency {}", show_rate(efficiency_bps))?;
     let named = [
@@ -32,15 +33,29 @@ pub fn report(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     )
 }
 
+/// A line, beginning with `run`, for each flow whose connection ended too early.
+pub fn ended(out: &mut dyn Write, run: &str, report: &Report) -> io::Result<()> {
+    for flow in &report.flows {
+        if let Some(ended) = flow.ended {
+            writeln!(out, "{run}{}: {ended}", flow.name)?;
+        }
+    }
+    Ok(())
+}
+
 fn flows(report: &Report) -> Table {
     let columns = ["flow", "protocol", "throughput", "loss", "RTT", "sent", "again"];
     let units = ["", "", "", "%", "ms", "packets", "packets"];
     let rows = report.flows.iter().map(|flow| {
         vec![
             Cell::Text(flow.name.clone()),
-            Cell::Text(flow.cc.clone().map_or(flow.protocol.clone(), |cc| {
-                if flow.protocol.ends_with(&cc) { cc } else { format!("{} {cc}", flow.protocol) }
-            })),
+            // The law that a protocol's name already says is not said again.
+            Cell::Text(match &flow.cc {
+                Some(cc) if !flow.protocol.ends_with(cc.as_str()) => {
+                    format!("{} {cc}", flow.protocol)
+                }
+                _ => flow.protocol.clone(),
+            }),
             Cell::Text(show_rate(flow.throughput_bps)),
             Cell::Number(flow.loss_rate * 100.0),
             flow.rtt_ms.map_or(Cell::Missing, |rtt| Cell::Number(rtt.mean)),

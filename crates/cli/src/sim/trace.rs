@@ -60,6 +60,11 @@ impl TraceArgs {
         self.trace.is_some() || self.pcap.is_some()
     }
 
+    /// The files of the trace and of the capture, if they are to be files.
+    pub fn files(&self) -> [Option<&Path>; 2] {
+        [&self.trace, &self.pcap].map(|path| path.as_deref().filter(|path| !is_stdout(path)))
+    }
+
     /// Whether standard output is taken.
     pub fn takes_stdout(&self) -> bool {
         [&self.trace, &self.pcap].into_iter().flatten().any(|path| is_stdout(path))

@@ -10,6 +10,8 @@ pub const MARGIN: f64 = 20.0;
 /// Heights of the field of curves, alone and as one of several.
 const ALONE: f64 = 400.0;
 const AMONG: f64 = 190.0;
+/// Height of the row of a thing that has a name.
+const NAMED: f64 = 34.0;
 /// Height of a row of the legend.
 const ROW: f64 = 23.0;
 /// Height of a line of small text.
@@ -64,7 +66,9 @@ enum Mark {
 /// A chart alone.
 pub fn chart(chart: &Chart) -> Canvas {
     let x = Span::of(&chart.x, xs(chart), Padding(0.01));
-    draw(&chart.title, &chart.subtitle, std::slice::from_ref(chart), x, ALONE)
+    // Things by name have a row each.
+    let height = if chart.y.names.is_empty() { ALONE } else { chart.y.names.len() as f64 * NAMED };
+    draw(&chart.title, &chart.subtitle, std::slice::from_ref(chart), x, height)
 }
 
 /// Charts above each other.
@@ -188,7 +192,9 @@ fn draw_legend(canvas: &mut Canvas, chart: &Chart, top: f64) -> f64 {
         }
         let middle = y + ROW / 2.0;
         let look = Look::of(series, index);
-        look.draw_line(canvas, vec![(x, middle), (x + SAMPLE, middle)]);
+        if series.style != Style::Points {
+            look.draw_line(canvas, vec![(x, middle), (x + SAMPLE, middle)]);
+        }
         if series.style != Style::Line {
             look.draw_mark(canvas, (x + SAMPLE / 2.0, middle));
         }
@@ -315,8 +321,10 @@ impl Field {
 
     fn draw_series(&self, canvas: &mut Canvas, series: &Series, look: Look) {
         let places: Vec<Point> = series.points.iter().map(|point| self.place(*point)).collect();
-        for part in clipped(&places, self.area) {
-            look.draw_line(canvas, part);
+        if series.style != Style::Points {
+            for part in clipped(&places, self.area) {
+                look.draw_line(canvas, part);
+            }
         }
         for (&(x, y), &error) in series.points.iter().zip(&series.errors) {
             self.draw_error(canvas, (x, y), error.abs(), look.colour);
@@ -325,6 +333,7 @@ impl Field {
         let every = match series.style {
             Style::Line => return,
             Style::Both => places.len().div_ceil(40).max(1),
+            Style::Points => 1,
         };
         for place in places.iter().step_by(every).filter(|place| self.holds(**place)) {
             look.draw_mark(canvas, *place);
@@ -594,6 +603,30 @@ mod tests {
         // What they share is written once.
         let named = |(text, _): &(String, Area)| text == "time (s)";
         assert_eq!(texts(&canvas).iter().filter(|text| named(text)).count(), 1);
+    }
+
+    #[test]
+    fn things_by_name_have_a_row_each() {
+        let names: Vec<String> = (0..30).map(|n| format!("a case with a long name {n}")).collect();
+        let points = (0..30).map(|n| (f64::from(n), f64::from(n))).collect();
+        let rows = Chart {
+            x: Axis::linear("throughput", "Mb/s"),
+            y: Axis::named(names.clone()),
+            series: vec![Series::published("published", points).points()],
+            references: Vec::new(),
+            ..example()
+        };
+        let canvas = chart(&rows);
+        assert_readable(&canvas);
+        let texts = texts(&canvas);
+        let place =
+            |name: &String| texts.iter().find(|(text, _)| text == name).map(|(_, at)| at.top);
+        let places: Vec<f64> = names.iter().filter_map(place).collect();
+        assert_eq!(places.len(), 30);
+        assert!(places.windows(2).all(|pair| pair[0] > pair[1]), "upwards");
+        // Marks alone: no line, also in the legend.
+        let svg = Figure::from(rows).svg();
+        assert!(!svg.contains("stroke=\"#0072b2\""), "{svg}");
     }
 
     #[test]

@@ -72,6 +72,10 @@ impl Span {
 
     /// At most about `room` numbers to be written.
     pub fn ticks(&self, axis: &Axis, room: usize) -> Ticks {
+        if !axis.names.is_empty() {
+            let major = axis.names.iter().enumerate().map(|(n, name)| (n as f64, name.clone()));
+            return Ticks { major: major.collect(), minor: Vec::new(), title: axis.label.clone() };
+        }
         match self.scale {
             Scale::Linear => self.linear_ticks(axis, room),
             Scale::Log => self.log_ticks(axis, room),

@@ -8,6 +8,9 @@ use serde::Deserialize;
 use super::Runs;
 use super::equation::Equation;
 use super::metric::Metric;
+use crate::chart::Reference;
+use crate::quantity::shown;
+use crate::statistics::Average;
 use crate::sweep::Measured;
 
 /// An experiment, as its file describes it.
@@ -27,6 +30,10 @@ pub struct Experiment {
     /// What a reader of the result should know.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What swept variables are called on axes, in legends and in tables, with the unit of those
+    /// whose values have none: `round trip (ms)`.
+    #[serde(default)]
+    pub(super) variables: BTreeMap<String, String>,
     /// Published numbers by the value of a swept variable, under names that checks, charts and
     /// tables refer to them by.
     #[serde(default)]
@@ -103,6 +110,9 @@ pub(super) struct CheckSpec {
     /// Only where swept variables have these values.
     #[serde(default, rename = "where")]
     pub only: BTreeMap<String, Value>,
+    /// What stands for the seeds.
+    #[serde(default)]
+    pub average: Average,
     /// The value counts as a multiple of that at another point.
     pub against: Option<Against>,
     /// One value of all points, the largest over the smallest; else each point is checked.
@@ -178,6 +188,8 @@ pub(super) struct Known {
     pub near: Option<f64>,
     pub within: Option<f64>,
     pub at_most_times: Option<f64>,
+    /// That of the one before, if there is none here.
+    #[serde(default)]
     pub because: String,
 }
 
@@ -187,11 +199,15 @@ pub(super) struct Known {
 pub(super) struct ChartSpec {
     pub kind: ChartKind,
     pub title: String,
+    /// Under what conditions, or what was published about it in words.
+    #[serde(default)]
+    pub subtitle: String,
     pub plan: Option<String>,
-    /// The swept variable along x, and for a grid that along y; else the rest makes the curves.
+    /// The swept variable along x, and for a grid that along y; else the rest makes the curves. For
+    /// rows, y is the variable that published numbers are by.
     pub x: Option<String>,
     pub y: Option<String>,
-    /// Measurements, each a set of curves; one for a grid.
+    /// Measurements, each a set of curves; one for a grid. For rows, each has one at each point.
     #[serde(default)]
     pub value: Vec<Metric>,
     /// What the values are called on the axis, and their unit.
@@ -212,8 +228,14 @@ pub(super) struct ChartSpec {
     /// Over time: what arrives, in whatever order, and not what is delivered in order.
     #[serde(default)]
     pub arrivals: bool,
+    /// What stands for the seeds.
+    #[serde(default)]
+    pub average: Average,
     #[serde(default)]
     pub published: Vec<Published>,
+    /// Published bounds: lines from left to right.
+    #[serde(default)]
+    pub references: Vec<Reference>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -222,9 +244,11 @@ pub(super) enum ChartKind {
     Grid,
     Curves,
     Time,
+    /// Things by name, from the top: what is measured beside what is published.
+    Rows,
 }
 
-/// A published curve.
+/// A published curve. For rows, the one for each of the values, in their order.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
@@ -233,6 +257,11 @@ pub(super) struct Published {
     pub each: Option<String>,
     /// In their place: the equation that gives them.
     pub equation: Option<Equation>,
+    /// In their place, for rows: the measurement at another point.
+    pub against: Option<Against>,
+    /// Marks alone, without a line through them.
+    #[serde(default)]
+    pub points: bool,
 }
 
 /// A table: a row for each point of a plan.
@@ -251,6 +280,9 @@ pub(super) struct ColumnSpec {
     #[serde(default)]
     pub unit: String,
     pub metric: Metric,
+    /// What stands for the seeds.
+    #[serde(default)]
+    pub average: Average,
     /// The published numbers of this name, by the value of the first swept variable.
     pub published: Option<String>,
 }
@@ -291,6 +323,30 @@ impl Experiment {
     /// The published numbers of that name; none if none are asked for.
     pub(super) fn numbers(&self, name: Option<&String>) -> Option<&Numbers> {
         self.published.get(name?)
+    }
+
+    /// What a swept variable is called.
+    pub(super) fn called(&self, variable: &str) -> String {
+        self.variables.get(variable).map_or(variable, String::as_str).to_owned()
+    }
+
+    /// Values of swept variables in words, but for some variables: `link rate 1 Gb/s, round trip 10 ms`.
+    /// Of a case, its name says enough.
+    pub(super) fn label(&self, values: &[(String, String)], but: &[&str]) -> String {
+        let text = |(name, value): &(String, String)| {
+            let called = self.called(name);
+            match called.strip_suffix(')').and_then(|called| called.rsplit_once(" (")) {
+                _ if name == "case" => value.clone(),
+                Some((called, unit)) => format!("{called} {value} {unit}"),
+                None => format!("{called} {}", shown(value)),
+            }
+        };
+        values
+            .iter()
+            .filter(|(name, _)| !but.contains(&name.as_str()))
+            .map(text)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// The plan that a check or chart refers to: the one of that name, else the first.
@@ -337,5 +393,21 @@ impl Value {
             Value::One(one) => std::slice::from_ref(one),
             Value::Many(many) => many,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_in_words() {
+        let text = "id = ''\nsource = ''\ntitle = ''\nshows = ''\nminutes = 1\n\
+                    variables = { rate = 'link rate', wait = 'waiting time (ms)' }\n";
+        let experiment = Experiment::parse(text).expect("a file");
+        let values = [("rate", "10M"), ("wait", "4"), ("case", "one"), ("x", "1"), ("rtt", "1ms")];
+        let values = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let label = experiment.label(&values, &["x"]);
+        assert_eq!(label, "link rate 10 Mb/s, waiting time 4 ms, one, rtt 1 ms");
     }
 }

@@ -34,6 +34,10 @@ pub(super) enum Equation {
     /// W/2 + 3 W²/8 + 3 W/4, in W/2 + 2 round trips.
     #[serde(rename = "reno-repair")]
     RenoRepair,
+    /// AIMD in general, `increase` packets a round trip and the share `beta` of the window after a
+    /// loss, losses at equal distances (Floyd, Handley and Padhye, 2000).
+    #[serde(rename = "aimd")]
+    Aimd,
     /// Reno at random losses with time-outs (Padhye et al., 1998), an ACK for each packet and for
     /// every second one.
     #[serde(rename = "padhye")]
@@ -68,6 +72,10 @@ impl Equation {
             }
             Equation::MostUnequal => most_unequal(value("error")?),
             Equation::Mathis => mathis(value("loss")?),
+            Equation::Aimd => {
+                let (increase, beta) = (value("increase")?, value("beta")?);
+                (increase * (1.0 + beta) / (2.0 * (1.0 - beta) * value("loss")?)).sqrt()
+            }
             Equation::RenoRepair => {
                 let packets = 1.0 / value("loss")?;
                 let top = ((1.5625 + 1.5 * packets).sqrt() - 1.25) / 0.75;
@@ -140,7 +148,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        use Equation::{Cubic, Equilibrium, Mathis, Padhye, PadhyeDelayed, RenoRepair};
+        use Equation::{Aimd, Cubic, Equilibrium, Mathis, Padhye, PadhyeDelayed, RenoRepair};
         let at = |rate: &str, loss: &str| {
             let values = [("rate", rate), ("loss", loss)].map(|(n, v)| (n.into(), v.into()));
             Equilibrium.predict(&values).unwrap()
@@ -155,6 +163,14 @@ mod tests {
             equation.predict(&[("loss".into(), loss.into()), ("rtt".into(), rtt.into())]).unwrap()
         };
         assert!((window(Mathis, "1e-4", "1s") - 122.47).abs() < 0.01);
+        let aimd = |increase: &str, beta: &str| {
+            let values = [("increase", increase), ("beta", beta), ("loss", "1e-4")];
+            Aimd.predict(&values.map(|(name, value)| (name.into(), value.into()))).unwrap()
+        };
+        // Reno; and four times its increase, which is twice its window.
+        assert!((aimd("1", "0.5") - 122.47).abs() < 0.01);
+        assert!((aimd("4", "0.5") - 244.95).abs() < 0.01);
+        assert!((aimd("1", "0.875") - 273.86).abs() < 0.01);
         // A top of 14.75 packets: 100 in 9.37 round trips.
         assert!((window(RenoRepair, "1%", "1s") - 10.67).abs() < 0.01);
         // 0.1 / (0.1 / 12.247 + 0.3 * 3 * sqrt(0.00375) * 0.010032).

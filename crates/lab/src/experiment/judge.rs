@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Runs;
-use super::data::{Against, Bounds, CheckSpec, Experiment, Numbers, Value, Version};
+use super::data::{Against, Bounds, CheckSpec, Experiment, Known, Numbers, Value, Version};
 use crate::report::{Check, Verdict};
-use crate::statistics::mean;
 use crate::sweep::{Measured, groups, label};
 
 /// Significant digits of what is told.
@@ -44,9 +43,8 @@ fn judge(
     if check.spread {
         found = spread(&found).into_iter().collect();
     }
-    let verdicts: Vec<(Verdict, Option<&str>)> =
-        found.iter().map(|found| verdict(check, found)).collect();
-    let any = |wanted: Verdict| verdicts.iter().any(|(verdict, _)| *verdict == wanted);
+    let verdicts: Vec<Verdict> = found.iter().map(|found| verdict(check, found)).collect();
+    let any = |wanted: Verdict| verdicts.contains(&wanted);
     // Where nothing could be measured, nothing is as expected.
     let worst = if any(Verdict::Fail) || verdicts.is_empty() {
         Verdict::Fail
@@ -56,24 +54,38 @@ fn judge(
         Verdict::Pass
     };
     let mut reason = check.reason.trim().to_owned();
-    let mut told: Vec<&str> = Vec::new();
-    for because in verdicts.iter().filter_map(|(_, because)| *because) {
-        if !told.contains(&because) {
-            told.push(because);
-            reason = format!("{reason} {}", because.trim()).trim().to_owned();
+    // In the order of the file, each reason and each bound once.
+    let (mut bounds, mut because) = (Vec::new(), "");
+    for (index, known) in check.known.iter().enumerate() {
+        // Without a reason of its own it has that of the one before.
+        because = if known.because.is_empty() { because } else { known.because.trim() };
+        let used = |found: &Found<'_>| explanation(check, found) == Some(index);
+        if !found.iter().any(used) {
+            continue;
         }
+        if !reason.contains(because) {
+            reason = format!("{reason} {because}").trim().to_owned();
+        }
+        let bound = tolerance(&known.bounds());
+        if !bounds.contains(&bound) {
+            bounds.push(bound);
+        }
+    }
+    let mut allowed = tolerance(&check.bounds());
+    if !bounds.is_empty() {
+        allowed = format!("{allowed}; explained: {}", bounds.join("; "));
     }
     Check {
         what: check.what.clone(),
         published: published(check, each),
         measured: describe(&found, &verdicts),
-        tolerance: tolerance(&check.bounds()),
+        tolerance: allowed,
         verdict: worst,
         reason,
     }
 }
 
-/// The measurement at each point that the check is about, means over the seeds.
+/// The measurement at each point that the check is about, one for all seeds.
 fn points<'a>(
     check: &CheckSpec,
     each: Option<&Numbers>,
@@ -116,15 +128,15 @@ fn spread(found: &[Found<'_>]) -> Option<Found<'static>> {
     Some(Found { values: &[], value: if whole { high / low } else { f64::NAN }, expected: None })
 }
 
-/// The mean of the measurement over the seeds; no number unless each of them has one.
+/// What stands for the measurement of all seeds; no number unless each of them has one.
 fn average(check: &CheckSpec, runs: &[Measured]) -> f64 {
     let sample = check.metric.sample(runs);
-    mean(&sample).filter(|_| sample.len() == runs.len()).unwrap_or(f64::NAN)
+    check.average.of(&sample).filter(|_| sample.len() == runs.len()).unwrap_or(f64::NAN)
 }
 
 /// The runs at the point that the one with these values is to be compared with; none if there is no
 /// such point.
-fn counterpart<'a>(
+pub(super) fn counterpart<'a>(
     values: &[(String, String)],
     against: &Against,
     measured: &'a [Measured],
@@ -139,18 +151,18 @@ fn counterpart<'a>(
     groups(measured).find(|runs| same(&runs[0])).unwrap_or_default()
 }
 
-fn verdict<'a>(check: &'a CheckSpec, found: &Found<'_>) -> (Verdict, Option<&'a str>) {
+fn verdict(check: &CheckSpec, found: &Found<'_>) -> Verdict {
     if holds(&check.bounds(), found) {
-        return (Verdict::Pass, None);
+        return Verdict::Pass;
     }
-    let known = check
-        .known
-        .iter()
-        .find(|known| matches(&known.only, found.values) && holds(&known.bounds(), found));
-    match known {
-        Some(known) => (Verdict::Explained, Some(&known.because)),
-        None => (Verdict::Fail, None),
-    }
+    if explanation(check, found).is_some() { Verdict::Explained } else { Verdict::Fail }
+}
+
+/// Which of the known deviations it is, if it is not as expected.
+fn explanation(check: &CheckSpec, found: &Found<'_>) -> Option<usize> {
+    let explains =
+        |known: &Known| matches(&known.only, found.values) && holds(&known.bounds(), found);
+    check.known.iter().position(explains).filter(|_| !holds(&check.bounds(), found))
 }
 
 fn holds(bounds: &Bounds, found: &Found<'_>) -> bool {
@@ -204,7 +216,7 @@ fn tolerance(bounds: &Bounds) -> String {
 }
 
 /// All values if they are few, else their range; and where it is not as expected.
-fn describe(found: &[Found<'_>], verdicts: &[(Verdict, Option<&str>)]) -> String {
+fn describe(found: &[Found<'_>], verdicts: &[Verdict]) -> String {
     const MOST_SHOWN: usize = 12;
     let shown = |found: &Found<'_>| {
         let value = significant(found.value);
@@ -215,8 +227,7 @@ fn describe(found: &[Found<'_>], verdicts: &[(Verdict, Option<&str>)]) -> String
         if found.values.is_empty() { value } else { format!("{value} ({})", label(found.values)) }
     };
     let wrong = || {
-        let wrong =
-            found.iter().zip(verdicts).filter(|(_, (verdict, _))| *verdict != Verdict::Pass);
+        let wrong = found.iter().zip(verdicts).filter(|(_, verdict)| **verdict != Verdict::Pass);
         wrong.map(|(found, _)| found)
     };
     if found.is_empty() {
@@ -286,6 +297,12 @@ mod tests {
             ("at_most = 2\nspread = true", Pass, "2"),
             ("at_most = 1.9\nspread = true", Fail, "2"),
             (&format!("at_least = 5\n{KNOWN}"), Explained, "8 (n 1); 4 (n 2)"),
+            // Another bound with the same reason.
+            (
+                &format!("at_least = 9\n{KNOWN}\n[[known]]\nwhere = {{ n = \"1\" }}\nat_least = 7"),
+                Explained,
+                "8 (n 1); 4 (n 2)",
+            ),
             (&format!("at_least = 9\n{KNOWN}"), Fail, "8 (n 1); 4 (n 2)"),
         ];
         for (check, verdict, text) in cases {
@@ -293,6 +310,20 @@ mod tests {
             assert_eq!((judged.verdict, judged.measured.as_str()), (verdict, text), "{check}");
             assert_eq!(judged.reason == "Why.", check.contains(KNOWN), "{check}");
         }
+    }
+
+    #[test]
+    fn how_far_a_deviation_is_explained_is_told() {
+        let known = |n: u32, more: &str| format!("[[known]]\nwhere = {{ n = \"{n}\" }}\n{more}\n");
+        let check = format!(
+            "at_most = 3\nreason = \"So.\"\n{}{}{}",
+            known(3, "at_most = 9\nbecause = \"Not needed.\""),
+            known(1, "at_most = 8\nbecause = \"Why.\""),
+            known(2, "at_most = 4.5"),
+        );
+        let judged = judged(&check, &measured(&[Some(8.0), Some(4.0), Some(1.0)]));
+        assert_eq!(judged.tolerance, "at most 3; explained: at most 8; at most 4.5");
+        assert_eq!(judged.reason, "So. Why.");
     }
 
     #[test]
@@ -318,6 +349,16 @@ mod tests {
                 "{check}"
             );
         }
+    }
+
+    #[test]
+    fn a_median_stands_for_the_seeds_if_asked_for() {
+        let mut runs = measured(&[Some(1.0), Some(2.0), Some(30.0)]);
+        for run in &mut runs {
+            run.values = vec![("n".to_owned(), "1".to_owned())];
+        }
+        assert_eq!(judged("at_least = 1", &runs).measured, "11 (n 1)");
+        assert_eq!(judged("at_least = 1\naverage = \"median\"", &runs).measured, "2 (n 1)");
     }
 
     #[test]

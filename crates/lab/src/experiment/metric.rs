@@ -26,7 +26,9 @@ enum What {
     Packets,
     /// `share`: `packets` over the rate of the first link.
     Share,
-    /// `share_whole`: the same over the whole run, the start included.
+    /// `arrival_share`: as `share`, of what arrives, in whatever order: never more than all.
+    ArrivalShare,
+    /// `share_whole`: `share` over the whole run, the start included.
     ShareWhole,
     /// `flow:F`: the flow named F in whole packets, Mb/s.
     Flow(String),
@@ -69,6 +71,17 @@ enum What {
     Speed,
 }
 
+/// What a measurement is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About<'a> {
+    /// The flow of that name.
+    Flow(&'a str),
+    /// The flows whose names begin so.
+    Flows(&'a str),
+    /// The link of that name.
+    Link(&'a str),
+}
+
 impl TryFrom<String> for Metric {
     type Error = String;
 
@@ -80,6 +93,7 @@ impl TryFrom<String> for Metric {
             ["throughput"] => What::Throughput,
             ["packets"] => What::Packets,
             ["share"] => What::Share,
+            ["arrival_share"] => What::ArrivalShare,
             ["share_whole"] => What::ShareWhole,
             ["flow", flow] => What::Flow((*flow).into()),
             ["ratio", above, below] => What::Ratio((*above).into(), (*below).into()),
@@ -113,13 +127,18 @@ impl Metric {
         runs.into_iter().filter_map(|run| self.of(&run.report)).collect()
     }
 
-    /// The beginnings of the names of flows, and the link, that it is about.
-    pub(super) fn refers_to(&self) -> (Vec<&str>, Option<&str>) {
+    /// Its name as it may stand in a legend.
+    pub(super) fn shown(&self) -> String {
+        self.name.replace(':', " ")
+    }
+
+    /// What it is about, if it names flows or a link.
+    pub(super) fn refers_to(&self) -> Vec<About<'_>> {
         match &self.what {
-            What::Flow(name) => (vec![name], None),
-            What::Ratio(above, below) => (vec![above, below], None),
-            What::Utilisation(link) => (Vec::new(), link.as_deref()),
-            _ => (Vec::new(), None),
+            What::Flow(name) => vec![About::Flow(name)],
+            What::Ratio(above, below) => vec![About::Flows(above), About::Flows(below)],
+            What::Utilisation(Some(link)) => vec![About::Link(link)],
+            _ => Vec::new(),
         }
     }
 
@@ -136,6 +155,16 @@ impl Metric {
             }
             What::Packets => Some(packets()),
             What::Share => Some(packets() * 1e6 / rate?),
+            What::ArrivalShare => {
+                let arrived = |flow: &&FlowReport| {
+                    let samples: Vec<f64> = flow.in_packets(&flow.arrivals).collect();
+                    measured(report, flow, &samples).iter().sum::<f64>()
+                };
+                // Of each flow while it was there, over all of the time.
+                let (from, to) = report.measured_s;
+                let bits = flows.iter().map(arrived).sum::<f64>() * report.sample_s;
+                Some(bits / (to - from) / rate?)
+            }
             What::ShareWhole => {
                 let whole: f64 = flows.iter().map(|flow| mean_of_series(flow)).sum();
                 Some(whole / rate?)
@@ -338,6 +367,7 @@ pub(crate) mod tests {
         assert!(value("response_down:0.8") <= 1.0, "{}", value("response_down:0.8"));
         assert!((0.5..=3.0).contains(&value("response_up:0.8")), "{}", value("response_up:0.8"));
         assert_eq!(value("arrival_fairness"), 1.0);
+        assert!((value("arrival_share") / value("share") - 1.0).abs() < 0.02);
         // What has arrived has been delivered by the end, but for the last gap.
         let sum = |series: &[f64]| series.iter().sum::<f64>();
         let flow = &report.flows[0];

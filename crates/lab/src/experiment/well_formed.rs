@@ -7,7 +7,7 @@ use super::data::{
     Value, Version,
 };
 use super::judge::matches;
-use super::metric::Metric;
+use super::metric::{About, Metric};
 use crate::relay;
 
 /// What checks, charts and tables may refer to in a version of a plan.
@@ -39,6 +39,11 @@ pub(super) fn check(experiment: &Experiment, version: Version) -> Result<(), Str
             return Err(format!("there are two plans '{}'", spec.name));
         }
     }
+    let swept =
+        |name: &String| plans.values().any(|names: &Names| names.check_variable(name).is_ok());
+    if let Some(name) = experiment.variables.keys().find(|name| !swept(name)) {
+        return Err(format!("'variables': '{name}' is not swept"));
+    }
     let form = Form { experiment, version, plans };
     for check in experiment.check.iter().filter(|check| check.is_due(version)) {
         form.check(check).map_err(|error| format!("check '{}': {error}", check.what))?;
@@ -65,6 +70,18 @@ impl Form<'_> {
         for known in &check.known {
             names.select(&known.only, strict)?;
             expects_something(check, &known.bounds())?;
+            if !is_bounded(&check.bounds(), &known.bounds()) {
+                return Err("an explanation has no bound on a side where the check has one".into());
+            }
+        }
+        if check.known.first().is_some_and(|known| known.because.trim().is_empty()) {
+            return Err("its first explanation gives no reason".into());
+        }
+        if check.published.is_empty() && check.each.is_none() {
+            return Err("it does not tell what was published".into());
+        }
+        if check.reason.trim().is_empty() {
+            return Err("it does not tell why the tolerance is what it is".into());
         }
         if let Some(against) = &check.against {
             let other = self.names(against.plan.as_ref().or(check.plan.as_ref()))?;
@@ -97,25 +114,54 @@ impl Form<'_> {
             return Err("there is nothing to draw".into());
         }
         let (x, y) = (chart.x.is_some(), chart.y.is_some());
+        let rows = !chart.published.is_empty()
+            && chart.published.len() == chart.value.len()
+            && chart.published.iter().all(|published| y || published.each.is_none());
         let wanted = match chart.kind {
             ChartKind::Grid => x && y && chart.value.len() == 1,
             ChartKind::Curves => x && !y && !chart.value.is_empty(),
             ChartKind::Time => !x && !y && chart.value.is_empty(),
+            ChartKind::Rows => !x && rows,
         };
         if !wanted {
-            return Err("for its kind it has too many or too few of 'x', 'y' and 'value'".into());
+            let keys = "'x', 'y', 'value' and 'published'";
+            return Err(format!("for its kind it has too many or too few of {keys}"));
         }
-        chart.x.iter().chain(&chart.y).try_for_each(|name| names.check_variable(name))?;
+        if chart.kind != ChartKind::Time && chart.label.is_empty() {
+            return Err("its values' axis has no 'label'".into());
+        }
+        for name in chart.x.iter().chain(&chart.y) {
+            names.check_variable(name)?;
+            if !self.experiment.variables.contains_key(name) {
+                return Err(format!("'variables' does not tell what '{name}' is called"));
+            }
+        }
         chart.value.iter().try_for_each(|metric| names.check_metric(metric))?;
         if let Some(prefix) = chart.panels.iter().find(|prefix| !names.has_flows(prefix)) {
             return Err(format!("there is no flow '{prefix}'"));
         }
         for published in &chart.published {
-            match (&published.each, published.equation) {
-                (Some(each), None) => drop(self.numbers(each)?),
-                (None, Some(equation)) if points.iter().all(|p| equation.predict(p).is_some()) => {}
-                (None, Some(_)) => return Err("the equation lacks a variable".into()),
-                _ => return Err("a published curve has 'each' or 'equation'".into()),
+            let rows = chart.kind == ChartKind::Rows;
+            match (&published.each, published.equation, &published.against) {
+                (Some(each), None, None) => {
+                    let by = if rows { chart.y.as_ref() } else { chart.x.as_ref() };
+                    self.check_numbers(each, by.ok_or("nothing says what numbers are by")?, names)?;
+                }
+                (None, Some(equation), None) if !rows => {
+                    if points.iter().any(|point| equation.predict(point).is_none()) {
+                        return Err("the equation lacks a variable".into());
+                    }
+                }
+                (None, None, Some(against)) if rows => {
+                    let other = self.names(against.plan.as_ref().or(chart.plan.as_ref()))?;
+                    let mut values = against.only.iter();
+                    values.try_for_each(|(name, value)| other.check_value(name, value))?;
+                    chart.value.iter().try_for_each(|metric| other.check_metric(metric))?;
+                }
+                _ => {
+                    let one = "'each', or for curves 'equation', or for rows 'against'";
+                    return Err(format!("what is published has one of {one}"));
+                }
             }
         }
         Ok(())
@@ -156,6 +202,14 @@ impl Form<'_> {
         }
         Err(format!("none of the numbers '{name}' is for a value of '{variable}'"))
     }
+}
+
+/// Whether what explains a deviation has a bound on each side where the check has one, so that there
+/// always is a worse result that fails.
+fn is_bounded(check: &Bounds, known: &Bounds) -> bool {
+    let above = |b: &Bounds| b.at_most.or(b.within).or(b.at_most_times).is_some();
+    let below = |b: &Bounds| b.at_least.or(b.within).is_some();
+    (!above(check) || above(known)) && (!below(check) || below(known))
 }
 
 /// Whether these bounds can be broken.
@@ -212,12 +266,13 @@ impl Names {
     }
 
     fn check_metric(&self, metric: &Metric) -> Result<(), String> {
-        let (flows, link) = metric.refers_to();
-        if let Some(prefix) = flows.into_iter().find(|prefix| !self.has_flows(prefix)) {
-            return Err(format!("'{}': there is no flow '{prefix}'", metric.name));
-        }
-        match link.filter(|link| !self.links.contains(*link)) {
-            Some(link) => Err(format!("'{}': there is no link '{link}'", metric.name)),
+        let missing = metric.refers_to().into_iter().find_map(|about| match about {
+            About::Flow(name) => (!self.flows.contains(name)).then_some(("flow", name)),
+            About::Flows(prefix) => (!self.has_flows(prefix)).then_some(("flow", prefix)),
+            About::Link(name) => (!self.links.contains(name)).then_some(("link", name)),
+        });
+        match missing {
+            Some((what, name)) => Err(format!("'{}': there is no {what} '{name}'", metric.name)),
             None => Ok(()),
         }
     }
@@ -238,6 +293,7 @@ source = "s"
 title = "t"
 shows = "what"
 minutes = 1
+variables = { rate = "link rate", rtt = "round trip" }
 published = { good = { 1M = 1, 2M = 2 }, bad = { 1M = 1, 3M = 3 } }
 
 [[plan]]
@@ -265,12 +321,15 @@ what = "c"
 metric = "flow:udt"
 where = { rate = "1M" }
 at_least = 1
+published = "one"
+reason = "none"
 
 [[chart]]
 kind = "curves"
 title = "d"
 x = "rate"
 value = ["share"]
+label = "share"
 where = { rtt = "1ms" }
 
 [[table]]
@@ -304,9 +363,14 @@ columns = [{ name = "rate", metric = "utilisation:middle" }]
     #[test]
     fn what_is_wrong_is_told_without_running() {
         assert_eq!(Experiment::parse(FILE).and_then(|experiment| experiment.check()), Ok(()));
+        const UNBOUNDED: &str = "check 'c': an explanation has no bound on a side";
+        const CURVE: &str = "kind = \"curves\"";
         let at_least = "at_least = 1";
         let cases = [
             ("flow:udt", "flow:tcp", "check 'c': 'flow:tcp': there is no flow 'tcp'"),
+            // A flow goes by its whole name, as when it is measured.
+            ("flow:udt", "flow:ud", "check 'c': 'flow:ud': there is no flow 'ud'"),
+            ("flow:udt", "ratio:ud:tcp", "check 'c': 'ratio:ud:tcp': there is no flow 'tcp'"),
             ("flow:udt", "flows", "there is no measurement 'flows'"),
             ("utilisation:middle", "utilisation:m", "table 'e': 'utilisation:m': there is no link"),
             ("quick = {", "like = \"x\"\nquick = {", "write 'scenario', or 'like' with 'set'"),
@@ -331,6 +395,33 @@ columns = [{ name = "rate", metric = "utilisation:middle" }]
             (at_least, "spread = true\nby = \"rate\"\neach = \"good\"\nwithin = 1", "a spread"),
             (at_least, "at_least = 1\nknown = [{ because = \"\" }]", "nothing is expected"),
             (at_least, "at_least = 1\nagainst = { where = { rate = \"3M\" } }", "never '3M'"),
+            ("at_least = 1", "at_least = 1\nknown = [{ at_most = 2, because = \"\" }]", UNBOUNDED),
+            (
+                "at_least = 1",
+                "near = 1\nwithin = 0.1\nknown = [{ at_least = 1, because = \"\" }]",
+                UNBOUNDED,
+            ),
+            (
+                "at_least = 1",
+                "at_least = 1\nknown = [{ at_least = 0 }]",
+                "check 'c': its first explanation gives no reason",
+            ),
+            ("published = \"one\"", "", "check 'c': it does not tell what was published"),
+            ("reason = \"none\"", "", "check 'c': it does not tell why the tolerance"),
+            ("rtt = \"round", "rt = \"\", rtt = \"round", "'variables': 'rt' is not swept"),
+            ("rate = \"link rate\", ", "", "chart 'd': 'variables' does not tell what 'rate'"),
+            ("label = \"share\"", "", "chart 'd': its values' axis has no 'label'"),
+            (CURVE, "kind = \"rows\"", "chart 'd': for its kind"),
+            (
+                CURVE,
+                "kind = \"curves\"\npublished = [{ name = \"\", against = {} }]",
+                "chart 'd': what is published has one of",
+            ),
+            (
+                CURVE,
+                "kind = \"curves\"\npublished = [{ name = \"\", each = \"bad\" }]",
+                "chart 'd': 'rate' is never '3M'",
+            ),
             ("x = \"rate\"", "x = \"rates\"", "chart 'd': 'rates' is not swept"),
             ("x = \"rate\"", "", "chart 'd': for its kind"),
             ("{ rtt = \"1ms\" }", "{ rtt = \"2ms\" }", "chart 'd': 'rtt' is never '2ms'"),

@@ -65,10 +65,12 @@ fn index(out: &mut String, outcomes: &[Outcome]) {
 fn section(out: &mut String, number: usize, outcome: &Outcome) {
     let _ = writeln!(
         out,
-        "<section id=\"{}\">\n<h2>{}</h2>\n<p class=\"source\">{}</p>",
+        "<section id=\"{}\">\n<h2>{}</h2>\n<p class=\"source\">{}: {}{}</p>",
         anchor(number),
         escape(heading(outcome)),
-        escape(&outcome.source)
+        escape(&outcome.id),
+        escape(&outcome.source),
+        outcome.verdict().map_or(String::new(), |verdict| format!(", {}", word(verdict)))
     );
     paragraph(out, &outcome.shows);
     checks(out, &outcome.checks);
@@ -125,8 +127,12 @@ fn paragraph(out: &mut String, text: &str) {
 /// A table's cell, with words as well as a colour.
 fn verdict(verdict: Option<Verdict>) -> String {
     let Some(verdict) = verdict else { return "<td>not checked</td>".into() };
+    format!("<td>{}</td>", word(verdict))
+}
+
+fn word(verdict: Verdict) -> String {
     let text = verdict.shown();
-    format!("<td class=\"verdict {}\">{text}</td>", text.to_ascii_lowercase())
+    format!("<span class=\"verdict {}\">{text}</span>", text.to_ascii_lowercase())
 }
 
 fn heading(outcome: &Outcome) -> &str {
@@ -176,7 +182,14 @@ mod tests {
         assert!(!html.contains("src=") && !html.contains("url("), "needs something else");
         assert!(html.contains("2 experiments, 3 checks: 1 pass, 1 explained, 1 fail."));
         assert!(html.contains("<tr><td>figure-4-2</td><td>gu05 Figure 4-2</td>"));
-        assert!(html.contains("<td class=\"verdict fail\">FAIL</td>"));
+        let explained = "<span class=\"verdict explained\">explained</span>";
+        assert!(html.contains(&format!("figure-4-2: gu05 Figure 4-2, {explained}</p>")));
+        assert!(html.contains("<td><span class=\"verdict fail\">FAIL</span></td>"));
+        // What is published and what is measured stand side by side, then how far they may be
+        // apart, whether they are, and why.
+        assert!(html.contains(&format!(
+            "<td>0.1 %</td><td>0.2 %</td><td></td><td>{explained}</td><td>another queue</td>"
+        )));
         assert!(html.contains("<td>&gt; 0.99</td><td>0.997</td>"));
         assert!(html.contains("<code>farhaul lab run figure-4-2</code> took 12.5 s"));
     }

@@ -3,7 +3,7 @@
 use super::Measured;
 use crate::chart::{Axis, Series};
 use crate::quantity::{number, unit};
-use crate::statistics::{interval_95, mean};
+use crate::statistics::Average;
 
 /// An axis for a swept variable: logarithmic if its values are all positive and span more than a
 /// factor of 20.
@@ -26,18 +26,29 @@ pub fn curves(
     variable: &str,
     of: impl Fn(&Measured) -> Option<f64>,
 ) -> Vec<Series> {
+    named_curves(measured, variable, |run| run.label_without(variable), Average::Mean, of)
+}
+
+/// As [`curves`]: runs of one `name` make a curve, and that average stands for the seeds.
+pub(crate) fn named_curves(
+    measured: &[&Measured],
+    variable: &str,
+    name: impl Fn(&Measured) -> String,
+    average: Average,
+    of: impl Fn(&Measured) -> Option<f64>,
+) -> Vec<Series> {
     let mut curves: Vec<Series> = Vec::new();
     for runs in measured.chunk_by(|a, b| a.values == b.values) {
         let sample: Vec<f64> = runs.iter().filter_map(|run| of(run)).collect();
         let x = runs[0].value(variable).and_then(number);
-        let (Some(x), Some(y)) = (x, mean(&sample)) else { continue };
-        let name = runs[0].label_without(variable);
+        let (Some(x), Some(y)) = (x, average.of(&sample)) else { continue };
+        let name = name(runs[0]);
         let known = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
             curves.push(Series::both(name, Vec::new()));
             curves.len() - 1
         });
         curves[known].points.push((x, y));
-        let error = interval_95(&sample).map_or(0.0, |interval| interval.half_width);
+        let error = average.interval(&sample).map_or(0.0, |interval| interval.half_width);
         curves[known].errors.push(error);
     }
     for curve in &mut curves {

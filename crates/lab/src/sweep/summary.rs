@@ -4,6 +4,7 @@ use farhaul_sim::{FlowReport, Report};
 
 use super::{Measured, groups};
 use crate::experiment::metric::{loss, mean_rtt};
+use crate::statistics::Average;
 use crate::table::{Cell, Column, Table};
 
 /// A column of measurements.
@@ -36,10 +37,10 @@ pub fn summary(title: &str, measured: &[Measured]) -> Table {
     let columns = METRICS.iter().filter(present).map(|metric| {
         RunColumn::new(Column::new(metric.name, metric.unit), |runs| {
             let sample: Vec<f64> = runs.iter().filter_map(|m| (metric.of)(&m.report)).collect();
-            Cell::of_sample(&sample)
+            Cell::of_sample(&sample, Average::Mean)
         })
     });
-    table(title, measured, columns.collect())
+    table(title, measured, str::to_owned, columns.collect())
 }
 
 /// A column of a table of runs, and what it has for the runs with the same values.
@@ -56,15 +57,21 @@ impl<'a> RunColumn<'a> {
     }
 }
 
-/// The swept variables, then `columns`; a row for the runs with the same values.
-pub(crate) fn table(title: &str, measured: &[Measured], columns: Vec<RunColumn<'_>>) -> Table {
+/// The swept variables, which `named` gives their headings, then `columns`; a row for the runs with
+/// the same values.
+pub(crate) fn table(
+    title: &str,
+    measured: &[Measured],
+    named: impl Fn(&str) -> String,
+    columns: Vec<RunColumn<'_>>,
+) -> Table {
     let variables = measured.first().map_or(&[][..], |first| &first.values);
     let row = |runs: &[Measured]| {
         let values = runs[0].values.iter().map(|(_, value)| Cell::Text(value.clone()));
         values.chain(columns.iter().map(|column| (column.cell)(runs))).collect()
     };
     let rows = groups(measured).map(row).collect();
-    let variables = variables.iter().map(|(name, _)| Column::new(name, ""));
+    let variables = variables.iter().map(|(name, _)| Column::new(named(name), ""));
     let columns = variables.chain(columns.iter().map(|column| column.column.clone())).collect();
     Table { title: title.to_owned(), columns, rows }
 }

@@ -219,7 +219,10 @@ impl Plan {
             if place.is_none() && !in_cases && !set.contains_key(name) {
                 let known = set.keys().chain(sweep.iter().map(|(_, swept, _)| swept));
                 let known = known.chain(cases.values().flat_map(Variables::keys));
-                let hint = suggestion(name, known.map(String::as_str));
+                let hint = match known.clone().next() {
+                    Some(_) => suggestion(name, known.map(String::as_str)),
+                    None => "give it one under [set] or [sweep]".into(),
+                };
                 wrong(format!("the file has no variable '{name}'; {hint}"));
             }
             match (place, values.as_slice()) {
