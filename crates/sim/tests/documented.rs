@@ -12,19 +12,6 @@ fn keys(text: &str) -> Vec<String> {
     list.split(", ").map(str::to_owned).collect()
 }
 
-/// The line of the table of laws has each parameter, and its default after it.
-#[test]
-fn every_parameter_of_a_law_is_described() {
-    for law in farhaul_control::laws() {
-        let row = DOC.lines().find(|line| line.starts_with(&format!("| `{}` | ", law.name)));
-        let row = row.unwrap_or_else(|| panic!("docs/simulator.md lacks {}", law.name));
-        for param in law.params {
-            let shown = format!("`{}` ({}", param.key, param.default);
-            assert!(row.contains(&shown), "docs/simulator.md, {}: no {shown}", law.name);
-        }
-    }
-}
-
 #[test]
 fn every_key_is_described() {
     let link = "[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = 1\n";
