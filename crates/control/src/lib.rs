@@ -26,6 +26,7 @@ pub use blast::Blast;
 pub use cm::CongestionManager;
 pub use cubic::{Cubic, CubicRule};
 pub use governor::Governor;
+pub use farhaul_wire::{LossRange, Seq};
 pub use group::{GroupControl, max_min};
 pub use gtp::Gtp;
 pub use law::{
