@@ -66,14 +66,15 @@ impl HighSpeed {
 
 impl HighSpeedRule {
     /// b(w), share of the window that a loss takes: from a half at `low_window` it falls with the
-    /// logarithm of the window (RFC 3649 §5).
+    /// logarithm of the window (RFC 3649 §5). *departs:* beyond `high_window` it stays what it is
+    /// there, as the RFC's formula would have no decrease left at 567,000 packets.
     fn b(&self, w: f64) -> f64 {
         let way = ln(w / self.low_window) / ln(self.high_window / self.low_window);
         0.5 + (self.high_decrease - 0.5) * way.clamp(0.0, 1.0)
     }
 
-    /// a(w), packets added in a round trip (RFC 3649 §5); never less than TCP's one, which for
-    /// windows up to 40 is more than what the rounded p(w) gives.
+    /// a(w), packets added in a round trip (RFC 3649 §5). *departs:* never less than TCP's one, which
+    /// the rounded p(w) would give for windows of 39 and 40.
     fn a(&self, w: f64) -> f64 {
         let (b, p) = (self.b(w), 0.078 / power(w, 1.2));
         if w <= self.low_window { 1.0 } else { (w * w * p * 2.0 * b / (2.0 - b)).max(1.0) }
