@@ -7,28 +7,34 @@
 
 #![forbid(unsafe_code)]
 
+mod bic;
 mod blast;
 mod cm;
 mod cubic;
 mod governor;
 mod group;
 mod gtp;
+mod hstcp;
 mod law;
 mod registry;
 mod reno;
 mod sampler;
+mod scalable;
 mod tcp_like;
 mod udt;
 mod udt4;
 mod udt_module;
+mod westwood;
 
+pub use bic::{Bic, BicRule};
 pub use blast::Blast;
 pub use cm::CongestionManager;
 pub use cubic::{Cubic, CubicRule};
-pub use governor::Governor;
 pub use farhaul_wire::{LossRange, Seq};
+pub use governor::Governor;
 pub use group::{GroupControl, max_min};
 pub use gtp::Gtp;
+pub use hstcp::{HighSpeed, HighSpeedRule};
 pub use law::{
     Arrival, CustomMessage, Delivery, Knobs, LEAST_WINDOW, LONGEST_WAIT, Law, MOST_MESSAGES,
     MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket, Trace, View,
@@ -36,7 +42,9 @@ pub use law::{
 pub use registry::{Groups, Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, register};
 pub use reno::{Aimd, Reno};
 pub use sampler::Sampler;
+pub use scalable::{Scalable, ScalableRule};
 pub use tcp_like::{INITIAL_WINDOW, Rule, TcpLike};
 pub use udt::Udt;
 pub use udt_module::UdtModule;
 pub use udt4::Udt4;
+pub use westwood::{Westwood, WestwoodRule};

@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
 
-use crate::{Blast, CongestionManager, Cubic, GroupControl, Gtp, Law, Reno, Udt, Udt4};
+use crate::{
+    Bic, Blast, CongestionManager, Cubic, GroupControl, Gtp, HighSpeed, Law, Reno, Scalable, Udt,
+    Udt4, Westwood,
+};
 
 /// A law that can be made by name.
 #[derive(Debug)]
@@ -177,6 +180,10 @@ const OWN: &[&LawInfo] = &[
     &Cubic::INFO,
     &Gtp::INFO,
     &CongestionManager::INFO,
+    &Scalable::INFO,
+    &HighSpeed::INFO,
+    &Bic::INFO,
+    &Westwood::INFO,
 ];
 
 /// Laws of users.
@@ -381,6 +388,17 @@ mod tests {
             ("cubic:c=2,beta=0.6", "c: 2.0, beta: 0.6"),
             ("cubic:fast_convergence=false", "fast_convergence: false, friendly: true"),
             ("cubic:friendly=false", "fast_convergence: true, friendly: false"),
+            ("scalable:window=3", "initial_window: 3.0"),
+            ("scalable:low_window=38,a=0.02,b=0.2", "low_window: 38.0, a: 0.02, b: 0.2"),
+            ("hstcp:window=3", "initial_window: 3.0"),
+            ("hstcp:low_window=50", "low_window: 50.0, high_window: 83000.0, high_decrease: 0.1"),
+            ("hstcp:high_window=1e5,high_decrease=0.2", "100000.0, high_decrease: 0.2"),
+            ("bic:window=3", "initial_window: 3.0"),
+            ("bic:s_max=16,s_min=0.1,b=0.2", "s_max: 16.0, s_min: 0.1, b: 0.2, low_window: 14.0"),
+            ("bic:low_window=38", "low_window: 38.0, fast_convergence: true"),
+            ("bic:fast_convergence=false", "fast_convergence: false"),
+            ("westwood:window=3", "initial_window: 3.0"),
+            ("westwood:plus=false", "plus: false"),
         ];
         for (text, part) in cases {
             assert!(built(text).contains(part), "{text}: {}", built(text));
