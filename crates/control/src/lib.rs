@@ -7,25 +7,33 @@
 
 #![forbid(unsafe_code)]
 
+mod copa;
 mod cubic;
+mod fast;
 mod governor;
 mod group;
 mod law;
+mod ledbat;
 mod registry;
 mod reno;
+mod rounds;
 mod sampler;
 mod tcp_like;
 mod udt;
 mod udt4;
 mod udt_module;
+mod vegas;
 
+pub use copa::Copa;
 pub use cubic::{Cubic, CubicRule};
+pub use fast::{Fast, FastRule};
 pub use governor::Governor;
 pub use group::GroupControl;
 pub use law::{
     Arrival, CustomMessage, Delivery, Knobs, LEAST_WINDOW, LONGEST_WAIT, Law, MOST_MESSAGES,
     MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket, Trace, View,
 };
+pub use ledbat::Ledbat;
 pub use registry::{Groups, Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, register};
 pub use reno::{Aimd, Reno};
 pub use sampler::Sampler;
@@ -33,3 +41,4 @@ pub use tcp_like::{INITIAL_WINDOW, Rule, TcpLike};
 pub use udt::Udt;
 pub use udt_module::UdtModule;
 pub use udt4::Udt4;
+pub use vegas::{Vegas, VegasRule};

@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
 
-use crate::{Cubic, GroupControl, Law, Reno, Udt, Udt4};
+use crate::{Copa, Cubic, Fast, GroupControl, Law, Ledbat, Reno, Udt, Udt4, Vegas};
 
 /// A law that can be made by name.
 #[derive(Debug)]
@@ -162,7 +162,16 @@ impl Values {
 }
 
 /// The laws that come with farhaul, in the order to present them.
-const OWN: &[&LawInfo] = &[&Udt::INFO, &Udt4::INFO, &Reno::INFO, &Cubic::INFO];
+const OWN: &[&LawInfo] = &[
+    &Udt::INFO,
+    &Udt4::INFO,
+    &Reno::INFO,
+    &Cubic::INFO,
+    &Vegas::INFO,
+    &Fast::INFO,
+    &Ledbat::INFO,
+    &Copa::INFO,
+];
 
 /// Laws of users.
 static ADDED: RwLock<Vec<&'static LawInfo>> = RwLock::new(Vec::new());
@@ -346,6 +355,17 @@ mod tests {
             ("cubic:c=2,beta=0.6", "c: 2.0, beta: 0.6"),
             ("cubic:fast_convergence=false", "fast_convergence: false, friendly: true"),
             ("cubic:friendly=false", "fast_convergence: true, friendly: false"),
+            ("vegas:window=3", "initial_window: 3.0"),
+            ("vegas:alpha=2,beta=4,gamma=5", "alpha: 2.0, beta: 4.0, gamma: 5.0, rates: false"),
+            ("vegas:rates", "rates: true"),
+            ("fast:window=3", "initial_window: 3.0"),
+            ("fast:alpha=8,gamma=0.25,beta=0.875", "alpha: 8.0, gamma: 0.25, beta: 0.875"),
+            ("ledbat:window=3", "initial_window: 3.0, slow_start: false"),
+            ("ledbat:target=25ms,gain=0.5", "target: 0.025, gain: 0.5"),
+            ("ledbat:base_history=3", "base_history: 3"),
+            ("ledbat:slow_start", "slow_start: true"),
+            ("copa:window=3", "initial_window: 3.0"),
+            ("copa:delta=0.1,competitive=false", "default_delta: 0.1, competitive: false"),
         ];
         for (text, part) in cases {
             assert!(built(text).contains(part), "{text}: {}", built(text));
