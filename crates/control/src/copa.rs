@@ -189,8 +189,7 @@ impl Law for Copa {
         let Delays { standing, least, .. } = self.delays;
         let below = knobs.window * self.delta * (standing - least) <= standing;
         self.slow &= below;
-        let tested = is_tested(knobs.window, acked as u32, view);
-        if below && !tested {
+        if below && !is_tested(knobs.window, acked as u32, view) {
             return;
         }
         if self.slow {
@@ -217,6 +216,7 @@ impl Law for Copa {
     }
 
     fn on_timeout(&mut self, view: &View, knobs: &mut Knobs) {
+        // *departs:* the paper has no time-outs; after one the path is not the one that was known.
         self.answered.until(view.largest_sent);
         self.slow = true;
         self.velocity = 1.0;

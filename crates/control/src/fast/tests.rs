@@ -86,3 +86,15 @@ fn the_average_weighs_a_sample_by_the_window() {
         assert!((law.rule().rtt - average).abs() < 1e-9, "{}", law.rule().rtt);
     }
 }
+
+#[test]
+fn losses_and_time_outs() {
+    let mut law = Fast::fast(10.0, 20.0, 0.5, 0.875);
+    let mut knobs = Knobs::default();
+    law.init(&view(0, 0, Seq::MAX), &mut knobs);
+    knobs.window = 80.0;
+    law.on_loss(&lost(1, 1), &view(0, 80, 79), &mut knobs);
+    assert_eq!((knobs.window, law.state()), (70.0, "recovery"));
+    law.on_timeout(&view(0, 70, 79), &mut knobs);
+    assert_eq!((knobs.window, law.threshold(), law.state()), (1.0, 61.25, "slow start"));
+}
