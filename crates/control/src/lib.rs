@@ -10,27 +10,34 @@
 mod bic;
 mod blast;
 mod cm;
+mod copa;
 mod cubic;
+mod fast;
 mod governor;
 mod group;
 mod gtp;
 mod hstcp;
 mod law;
+mod ledbat;
 mod registry;
 mod reno;
+mod rounds;
 mod sampler;
 mod scalable;
 mod tcp_like;
 mod udt;
 mod udt4;
 mod udt_module;
+mod vegas;
 mod westwood;
 
 pub use bic::{Bic, BicRule};
 pub use blast::Blast;
 pub use cm::CongestionManager;
+pub use copa::Copa;
 pub use cubic::{Cubic, CubicRule};
 pub use farhaul_wire::{LossRange, Seq};
+pub use fast::{Fast, FastRule};
 pub use governor::Governor;
 pub use group::{GroupControl, max_min};
 pub use gtp::Gtp;
@@ -39,6 +46,7 @@ pub use law::{
     Arrival, CustomMessage, Delivery, Knobs, LEAST_WINDOW, LONGEST_WAIT, Law, MOST_MESSAGES,
     MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket, Trace, View,
 };
+pub use ledbat::Ledbat;
 pub use registry::{Groups, Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, register};
 pub use reno::{Aimd, Reno};
 pub use sampler::Sampler;
@@ -47,4 +55,5 @@ pub use tcp_like::{INITIAL_WINDOW, Rule, TcpLike};
 pub use udt::Udt;
 pub use udt_module::UdtModule;
 pub use udt4::Udt4;
+pub use vegas::{Vegas, VegasRule};
 pub use westwood::{Westwood, WestwoodRule};

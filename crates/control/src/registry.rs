@@ -10,8 +10,8 @@ use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
 
 use crate::{
-    Bic, Blast, CongestionManager, Cubic, GroupControl, Gtp, HighSpeed, Law, Reno, Scalable, Udt,
-    Udt4, Westwood,
+    Bic, Blast, CongestionManager, Copa, Cubic, Fast, GroupControl, Gtp, HighSpeed, Law, Ledbat,
+    Reno, Scalable, Udt, Udt4, Vegas, Westwood,
 };
 
 /// A law that can be made by name.
@@ -178,12 +178,16 @@ const OWN: &[&LawInfo] = &[
     &Blast::INFO,
     &Reno::INFO,
     &Cubic::INFO,
-    &Gtp::INFO,
-    &CongestionManager::INFO,
     &Scalable::INFO,
     &HighSpeed::INFO,
     &Bic::INFO,
     &Westwood::INFO,
+    &Vegas::INFO,
+    &Fast::INFO,
+    &Ledbat::INFO,
+    &Copa::INFO,
+    &Gtp::INFO,
+    &CongestionManager::INFO,
 ];
 
 /// Laws of users.
@@ -399,6 +403,17 @@ mod tests {
             ("bic:fast_convergence=false", "fast_convergence: false"),
             ("westwood:window=3", "initial_window: 3.0"),
             ("westwood:plus=false", "plus: false"),
+            ("vegas:window=3", "initial_window: 3.0"),
+            ("vegas:alpha=2,beta=4,gamma=5", "alpha: 2.0, beta: 4.0, gamma: 5.0, rates: false"),
+            ("vegas:rates", "rates: true"),
+            ("fast:window=3", "initial_window: 3.0"),
+            ("fast:alpha=8,gamma=0.25,beta=0.875", "alpha: 8.0, gamma: 0.25, beta: 0.875"),
+            ("ledbat:window=3", "initial_window: 3.0, slow_start: false"),
+            ("ledbat:target=25ms,gain=0.5", "target: 0.025, gain: 0.5"),
+            ("ledbat:base_history=3", "base_history: 3"),
+            ("ledbat:slow_start", "slow_start: true"),
+            ("copa:window=3", "initial_window: 3.0"),
+            ("copa:delta=0.1,competitive=false", "default_delta: 0.1, competitive: false"),
         ];
         for (text, part) in cases {
             assert!(built(text).contains(part), "{text}: {}", built(text));

@@ -39,7 +39,13 @@ pub trait Rule: Debug + Send {
         window + acked
     }
 
-    /// The window after `acked` packets, at most a window of them, in congestion avoidance.
+    /// The window to go on with if slow start is to end with this ACK, before a loss ends it.
+    fn leave_slow_start(&mut self, _window: f64, _view: &View) -> Option<f64> {
+        None
+    }
+
+    /// The window after `acked` packets, at most a window of them, in congestion avoidance. It may
+    /// be smaller: laws that go by the delay shrink without a loss.
     fn avoid(&mut self, window: f64, acked: f64, view: &View) -> f64;
 
     /// The window after a loss, and the slow-start threshold.
@@ -92,7 +98,12 @@ impl<R: Rule> TcpLike<R> {
         let acked = acked.min(window);
         self.slow = window < self.threshold;
         if !self.slow {
-            return self.rule.avoid(window, acked, view);
+            return self.avoid(window, acked, view);
+        }
+        if let Some(window) = self.rule.leave_slow_start(window, view) {
+            self.slow = false;
+            self.threshold = window;
+            return window;
         }
         let grown = self.rule.slow_start(window, acked, view);
         if grown <= self.threshold {
@@ -100,7 +111,14 @@ impl<R: Rule> TcpLike<R> {
         }
         // What is left of the ACK beyond the threshold belongs to congestion avoidance.
         let left = acked * (grown - self.threshold) / (grown - window);
-        self.rule.avoid(self.threshold, left, view)
+        self.avoid(self.threshold, left, view)
+    }
+
+    fn avoid(&mut self, window: f64, acked: f64, view: &View) -> f64 {
+        let window = self.rule.avoid(window, acked, view);
+        // A window that shrinks does not begin slow start anew.
+        self.threshold = self.threshold.min(window);
+        window
     }
 
     #[cfg(test)]
@@ -116,7 +134,7 @@ impl<R: Rule> TcpLike<R> {
 
 /// Whether the window is what limits the sender: at least half of it was in use before this ACK
 /// (RFC 7661), so that a window which nothing tests does not grow without end.
-fn is_tested(window: f64, acked: u32, view: &View) -> bool {
+pub(crate) fn is_tested(window: f64, acked: u32, view: &View) -> bool {
     !view.app_limited && 2.0 * (f64::from(view.in_flight) + f64::from(acked)) >= window
 }
 
