@@ -16,7 +16,8 @@
 //! The dissertation counts semicolons. These are fewer than lines: the head of an `if` has none, nor
 //! has what a long expression takes beyond its first line.
 //!
-//! TCP, on which the others build, is shown and not held to the limit; [`ABOUT_TCP`] says why.
+//! The base that TCP's laws share and the timing class of those that go by the delay are shown in rows
+//! of their own, as the dissertation has its timing class; [`ABOUT_THE_BASE`] says what is in the base.
 
 use std::fs;
 use std::path::Path;
@@ -25,28 +26,28 @@ use std::process::ExitCode;
 /// So many times the dissertation's count may a law have.
 const LIMIT: f64 = 1.2;
 
-const TCP: &str = "TCP";
-/// Why the first row is not compared.
-const ABOUT_TCP: &str = "\
-TCP is the base of the others and exceeds 1.2 times the dissertation's count. The two are not of the
-same thing. gu05 section 5.3.2 counts duplicate ACKs, grows, halves and times out. Ours also answers
-a window of losses once, by a recovery point (RFC 6582), divides an ACK at the threshold between slow
-start and avoidance, does not grow a window that nothing tests (RFC 7661), leaves the threshold when
-a retransmission is lost (RFC 5681), takes over a running connection, and names its state for
-traces. That is about half of its lines.";
+/// The row that the dissertation does not have.
+const BASE: &str = "base of TCP's";
+const ABOUT_THE_BASE: &str = "\
+The dissertation's laws are derived from its TCP of 28 semicolons (section 5.3.2), which counts duplicate
+ACKs, grows, halves and times out. Ours are rules on a common base, which TCP's own law is as well. The
+base also answers a window of losses once, by a recovery point (RFC 6582), divides an ACK at the
+threshold, does not grow a window that nothing tests (RFC 7661), leaves the threshold when a
+retransmission is lost (RFC 5681), takes over a running connection, and names its state for traces.";
 
 /// A row of table 5-1: the law, its count, and the files that have it here.
 type Row = (&'static str, usize, &'static [&'static str]);
 
-const TABLE: [Row; 7] = [
-    (TCP, 28, &["tcp_like.rs", "reno.rs"]),
+const TABLE: [Row; 9] = [
+    ("TCP NewReno", 28, &["reno.rs"]),
     ("Scalable TCP", 11, &["scalable.rs"]),
     ("HighSpeed TCP", 8, &["hstcp.rs"]),
     ("BIC TCP", 38, &["bic.rs"]),
     ("TCP Westwood", 27, &["westwood.rs"]),
-    // The second number is the timing class, which FAST shares.
-    ("TCP Vegas", 37 + 36, &["vegas.rs", "rounds.rs"]),
+    ("TCP Vegas", 37, &["vegas.rs"]),
     ("FAST TCP", 31, &["fast.rs"]),
+    ("timing class", 36, &["rounds.rs"]),
+    (BASE, 0, &["tcp_like.rs"]),
 ];
 
 /// What a line belongs to, by the brackets around it.
@@ -160,7 +161,7 @@ fn is_closing(text: &str) -> bool {
     text.chars().all(|c| ")]};,?".contains(c))
 }
 
-/// Rows for laws that are here: the law, the dissertation's count and ours.
+/// The table: what it is, the dissertation's count and ours.
 fn counts() -> Vec<(&'static str, usize, usize)> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let lines = |file: &&str| {
@@ -168,8 +169,7 @@ fn counts() -> Vec<(&'static str, usize, usize)> {
         effective_lines(&text).len()
     };
     let row = |&(law, theirs, files): &Row| (law, theirs, files.iter().map(lines).sum());
-    let is_here = |(_, _, files): &&Row| source.join(files[0]).exists();
-    TABLE.iter().filter(is_here).map(row).collect()
+    TABLE.iter().map(row).collect()
 }
 
 fn ratio(theirs: usize, ours: usize) -> f64 {
@@ -177,17 +177,21 @@ fn ratio(theirs: usize, ours: usize) -> f64 {
 }
 
 fn is_too_long(&(law, theirs, ours): &(&str, usize, usize)) -> bool {
-    law != TCP && ratio(theirs, ours) > LIMIT
+    law != BASE && ratio(theirs, ours) > LIMIT
 }
 
 fn main() -> ExitCode {
     println!("{:<14} {:>12} {:>5} {:>6}", "law", "dissertation", "ours", "ratio");
     let counts = counts();
     for row @ &(law, theirs, ours) in &counts {
+        if law == BASE {
+            println!("{law:<14} {:>12} {ours:>5}", "");
+            continue;
+        }
         let verdict = if is_too_long(row) { "  too long" } else { "" };
         println!("{law:<14} {theirs:>12} {ours:>5} {:>6.2}{verdict}", ratio(theirs, ours));
     }
-    println!("\n{ABOUT_TCP}");
+    println!("\n{ABOUT_THE_BASE}");
     if counts.iter().any(is_too_long) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
@@ -198,7 +202,6 @@ mod tests {
     #[test]
     fn no_law_is_much_longer_than_in_the_dissertation() {
         let counts = counts();
-        assert!(counts.len() >= 5, "{counts:?}");
         assert!(counts.iter().all(|(_, _, ours)| *ours > 0), "{counts:?}");
         let long: Vec<_> = counts.into_iter().filter(is_too_long).collect();
         assert!(long.is_empty(), "{long:?}");
