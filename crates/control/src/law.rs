@@ -179,7 +179,8 @@ pub struct Knobs {
     pub pause_until: Time,
     /// ACK timer for data received: [`SHORTEST_WAIT`] to [`SYN`].
     pub ack_period: Duration,
-    /// Acknowledge after this many data packets received as well; 0 leaves it to the timer.
+    /// ACKs after this many data packets as well; 0 leaves it to the timer. It is asked of the peer
+    /// for the data sent, and kept for the data received; the stock library does not hear of it.
     pub ack_interval: u32,
     /// Fixed retransmission time-out in place of the one computed from the RTT:
     /// [`SHORTEST_WAIT`] to 60 s.
@@ -238,10 +239,13 @@ impl Knobs {
     }
 }
 
+/// Custom messages of this subtype and above are the engine's own: laws do not get them.
+pub const ENGINE_SUBTYPES: u16 = 0xff00;
+
 /// A control message from law to law: type 0x7FFF on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomMessage {
-    /// The law's own type of message.
+    /// The law's own type of message, below [`ENGINE_SUBTYPES`].
     pub subtype: u16,
     /// The header's free word.
     pub info: u32,

@@ -43,8 +43,8 @@ pub use group::{GroupControl, max_min};
 pub use gtp::Gtp;
 pub use hstcp::{HighSpeed, HighSpeedRule};
 pub use law::{
-    Arrival, CustomMessage, Delivery, Knobs, LEAST_WINDOW, LONGEST_WAIT, Law, MOST_MESSAGES,
-    MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket, Trace, View,
+    Arrival, CustomMessage, Delivery, ENGINE_SUBTYPES, Knobs, LEAST_WINDOW, LONGEST_WAIT, Law,
+    MOST_MESSAGES, MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket, Trace, View,
 };
 pub use ledbat::Ledbat;
 pub use registry::{Groups, Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, register};

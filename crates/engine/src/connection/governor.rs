@@ -4,7 +4,9 @@
 use core::time::Duration;
 
 use farhaul_base::Time;
-use farhaul_control::{Arrival, Knobs, Law, MOST_MESSAGES, SYN, Trace, View};
+use farhaul_control::{
+    Arrival, CustomMessage, ENGINE_SUBTYPES, Knobs, Law, MOST_MESSAGES, SYN, Trace, View,
+};
 use farhaul_wire::Seq;
 
 use super::{CloseReason, Connection};
@@ -154,7 +156,8 @@ impl Connection {
         self.send.pacer.pause(knobs.pause_until);
         if !knobs.messages.is_empty() {
             let room = MOST_MESSAGES.saturating_sub(self.outbox.custom.len());
-            self.outbox.custom.extend(knobs.messages.drain(..).take(room));
+            let own = |message: &CustomMessage| message.subtype < ENGINE_SUBTYPES;
+            self.outbox.custom.extend(knobs.messages.drain(..).filter(own).take(room));
         }
         if self.governor.failure().is_some() {
             self.fail(now);

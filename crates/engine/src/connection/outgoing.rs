@@ -1,9 +1,10 @@
 //! What a connection sends: control packets that wait, then data.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use farhaul_base::Time;
-use farhaul_control::CustomMessage;
+use farhaul_control::{CustomMessage, ENGINE_SUBTYPES};
 use farhaul_wire::{
     Ack, AckDetail, AckRates, AckSeq, Control, HEADER_LEN, Handshake, LossRange, Request, write_nak,
 };
@@ -13,6 +14,11 @@ use crate::handshake::own_fields;
 use crate::receive::AckForm;
 use crate::transmit::Transmit;
 
+/// The custom message that asks the peer for an ACK after so many packets, in the header's word: a law
+/// on this side wants to know soon what arrives. A stock peer ignores it.
+pub const ACK_REQUEST: u16 = ENGINE_SUBTYPES;
+/// It is repeated so often while data is sent, for it may have been lost.
+const ACK_REQUEST_REPEAT: Duration = Duration::from_millis(500);
 /// Ranges of losses that wait to be reported.
 pub const MAX_NAK_RANGES: usize = 1 << 16;
 /// The longest control packet.
@@ -31,6 +37,9 @@ pub struct Outbox {
     pub shutdown: bool,
     pub error: Option<u32>,
     pub custom: VecDeque<CustomMessage>,
+    /// What was last asked of the peer by [`ACK_REQUEST`], and when.
+    pub asked_interval: u32,
+    pub asked_interval_at: Time,
 }
 
 impl Outbox {
@@ -72,10 +81,24 @@ impl Connection {
         };
         if count > 0 {
             self.last_sent = now;
+            self.ask_for_acks(now);
             return true;
         }
         // Choosing what to send may have given messages up.
         self.poll_control(now, out)
+    }
+
+    /// Asks the peer for ACKs as often as the law wants them, if that is news to it or may be.
+    fn ask_for_acks(&mut self, now: Time) {
+        let wanted = self.governor.knobs().ack_interval;
+        let Outbox { asked_interval, asked_interval_at, custom, .. } = &mut self.outbox;
+        let repeat = wanted > 0 && now - *asked_interval_at >= ACK_REQUEST_REPEAT;
+        if wanted != *asked_interval || repeat {
+            *asked_interval = wanted;
+            *asked_interval_at = now;
+            let payload = Vec::new();
+            custom.push_back(CustomMessage { subtype: ACK_REQUEST, info: wanted, payload });
+        }
     }
 
     /// Packets of one call.
@@ -146,7 +169,10 @@ impl Connection {
         let point = self.receive.point();
         let target = self.window_target(now).min(self.receive.capacity());
         let repeat = self.ack_repeat();
-        let interval = self.governor.knobs().ack_interval;
+        let interval = match (self.governor.knobs().ack_interval, self.peer_ack_interval) {
+            (0, other) | (other, 0) => other,
+            (own, peer) => own.min(peer),
+        };
         self.receive.acks.poll(now, point, repeat, interval, target)
     }
 
