@@ -30,7 +30,7 @@ impl Law for Gentle {
         // A packet that took twice as long as the fastest one: half of the window was waiting.
         let delay = 1.0 - view.rtt_min.as_secs_f64() / newest.rtt.as_secs_f64();
         let waiting = knobs.window * delay;
-        knobs.window += if waiting < self.queue { 1.0 } else { -1.0 };
+        knobs.window += ((self.queue - waiting) / knobs.window).clamp(-1.0, 1.0);
     }
 
     fn on_loss(&mut self, lost: &[LossRange], view: &View, knobs: &mut Knobs) {
