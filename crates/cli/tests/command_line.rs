@@ -24,6 +24,26 @@ fn expect(args: &[&str], code: i32, text: &str) {
 }
 
 #[test]
+fn laws_are_listed() {
+    let ended = run(&["cc", "list"]);
+    let text = ended.lines.join("\n");
+    for law in ["udt (the default): ", "hstcp: ", "gtp: ", "copa: "] {
+        assert!(text.contains(law), "{law}: {text}");
+    }
+    assert!(text.contains("low_window=38"), "{text}");
+    let ended = run(&["cc", "list", "blast", "udt4", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&ended.lines.join("\n")).expect("JSON");
+    assert_eq!(listed["default"], "udt");
+    let names: Vec<_> = listed["laws"].as_array().unwrap().iter().map(|l| &l["name"]).collect();
+    assert_eq!(names, ["udt4", "blast"]);
+    let rate = &listed["laws"][1]["parameters"][0];
+    assert_eq!((&rate["key"], &rate["kind"]), (&"rate".into(), &"rate".into()));
+    assert_eq!((&rate["default"], &rate["unit"]), (&"100M".into(), &"b/s".into()));
+    expect(&["cc", "list", "hstpc"], 2, "did you mean 'hstcp'?");
+    expect(&["pipe", "--cc", "hstcp:low_windo=4", "127.0.0.1:9"], 2, "did you mean 'low_window'?");
+}
+
+#[test]
 fn bad_usage() {
     expect(&["pipe"], 2, "HOST:PORT");
     expect(&["pipe", "--listen", "127.0.0.1:0", "127.0.0.1:9"], 2, "cannot be used");
