@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bbr;
 mod cubic;
 mod governor;
 mod group;
@@ -19,6 +20,7 @@ mod udt;
 mod udt4;
 mod udt_module;
 
+pub use bbr::Bbr;
 pub use cubic::{Cubic, CubicRule};
 pub use governor::Governor;
 pub use group::GroupControl;

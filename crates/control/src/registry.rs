@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
 
-use crate::{Cubic, GroupControl, Law, Reno, Udt, Udt4};
+use crate::{Bbr, Cubic, GroupControl, Law, Reno, Udt, Udt4};
 
 /// A law that can be made by name.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl Values {
 }
 
 /// The laws that come with farhaul, in the order to present them.
-const OWN: &[&LawInfo] = &[&Udt::INFO, &Udt4::INFO, &Reno::INFO, &Cubic::INFO];
+const OWN: &[&LawInfo] = &[&Udt::INFO, &Udt4::INFO, &Reno::INFO, &Cubic::INFO, &Bbr::INFO];
 
 /// Laws of users.
 static ADDED: RwLock<Vec<&'static LawInfo>> = RwLock::new(Vec::new());
