@@ -20,6 +20,7 @@ use farhaul_wire::{LossRange, Seq};
 use self::losses::Bounds;
 use self::model::{Aggregation, FullPipe, Latest, MaxFilter, MinRtt, Rounds, Sample};
 use self::phases::{Cycle, Phase, ProbeRtt};
+use crate::law::SYN_NS;
 use crate::tcp_like::INITIAL_WINDOW;
 use crate::{Knobs, Law, LawInfo, Make, Param, SentPacket, View};
 
@@ -79,6 +80,8 @@ pub struct Bbr {
     probe_rtt: ProbeRtt,
     /// Packets a second.
     pacing_rate: f64,
+    /// What may be in flight (draft: `cwnd`).
+    window: f64,
     /// The window was full when a packet left in this round trip (draft: `is_cwnd_limited`).
     window_limited: bool,
     /// The window before it was lowered for the time of a repair or of `ProbeRTT`.
@@ -138,6 +141,7 @@ impl Bbr {
             cycle: Cycle::default(),
             probe_rtt: ProbeRtt::default(),
             pacing_rate: 0.0,
+            window,
             window_limited: false,
             prior_window: 0.0,
         }
@@ -190,24 +194,25 @@ impl Bbr {
         let fresh = Sample::of(view, |tag| tag & SLOWED != 0);
         self.sample = fresh.unwrap_or(self.sample);
         if lost > 0 {
-            self.on_lost(lost as f64, holes.max(1), view, knobs);
+            self.on_lost(lost as f64, holes.max(1), view);
         }
         self.latest.update(fresh.as_ref(), view.delivered);
         self.rounds.update(fresh.as_ref(), view.delivered);
         if let Some(sample) = fresh {
             self.update_bandwidth(&sample);
         }
-        self.answer_round(knobs.window);
-        self.update_aggregation(acked, repairing, view.now, knobs.window);
+        self.answer_round();
+        self.update_aggregation(acked, repairing, view.now);
         if self.rounds.started() && !self.sample.app_limited {
             self.full_pipe.update(self.sample.rate);
         }
-        self.move_on(acked, view, knobs);
+        self.move_on(acked, view);
         self.update_min_rtt(view);
-        self.check_probe_rtt(acked, view, knobs);
+        self.check_probe_rtt(acked, view, &mut knobs.timer);
         self.latest.advance(fresh.as_ref());
         self.set_pacing(self.phase.pacing_gain(), knobs);
-        self.set_window(acked, view, knobs);
+        self.set_window(acked, view);
+        self.apply_window(view, knobs);
         if self.rounds.started() {
             self.window_limited = false;
         }
@@ -223,14 +228,14 @@ impl Bbr {
 
     /// *departs:* Not while a hole is repaired: there UDT's ACK number stands still, and then leaps,
     /// which is nothing that the path does.
-    fn update_aggregation(&mut self, acked: f64, repairing: bool, now: Time, window: f64) {
+    fn update_aggregation(&mut self, acked: f64, repairing: bool, now: Time) {
         if repairing {
             self.aggregation.restart(now);
             return;
         }
         let kept = if self.full_pipe.reached { AGGREGATION_KEPT } else { 1 };
         let excess = self.aggregation.update(now, acked, self.bandwidth());
-        self.excess.push(self.rounds.count(), kept, excess.min(window));
+        self.excess.push(self.rounds.count(), kept, excess.min(self.window));
     }
 
     fn update_min_rtt(&mut self, view: &View) {
@@ -253,13 +258,13 @@ impl Bbr {
     }
 
     /// draft: `SetCwnd`.
-    fn set_window(&mut self, acked: f64, view: &View, knobs: &mut Knobs) {
+    fn set_window(&mut self, acked: f64, view: &View) {
         let product = self.product(self.bandwidth(), self.phase.window_gain());
         let most = self.with_burst(product + self.excess.get(), view);
         if self.full_pipe.reached {
-            knobs.window = (knobs.window + acked).min(most);
-        } else if knobs.window < most || (view.delivered as f64) < self.initial_window {
-            knobs.window += acked;
+            self.window = (self.window + acked).min(most);
+        } else if self.window < most || (view.delivered as f64) < self.initial_window {
+            self.window += acked;
         }
         let cap = match self.phase {
             Phase::Startup | Phase::Drain => f64::INFINITY,
@@ -267,19 +272,27 @@ impl Bbr {
             Phase::Cruise => self.bounds.with_headroom(),
             Phase::ProbeRtt => self.bounds.with_headroom().min(self.probe_rtt_window()),
         };
-        knobs.window = knobs.window.min(cap.min(self.bounds.shortterm)).max(LEAST_WINDOW);
+        self.window = self.window.min(cap.min(self.bounds.shortterm)).max(LEAST_WINDOW);
+    }
+
+    /// While a hole is repaired UDT's engine holds the window against what left in the last round
+    /// trip and SYN interval, for an ACK may wait so long: the same rate makes that much more of it.
+    fn apply_window(&self, view: &View, knobs: &mut Knobs) {
+        let stretch = SYN_NS / (view.rtt.as_nanos() as f64).max(1.0);
+        knobs.window =
+            if self.repairing.is_some() { self.window * (1.0 + stretch) } else { self.window };
     }
 
     /// Remembers the window before it is lowered for a while (draft: `SaveCwnd`).
-    fn save_window(&mut self, window: f64) {
+    fn save_window(&mut self) {
         let lowered = self.repairing.is_some() || self.phase == Phase::ProbeRtt;
-        self.prior_window = if lowered { self.prior_window.max(window) } else { window };
+        self.prior_window = if lowered { self.prior_window.max(self.window) } else { self.window };
     }
 
     /// `seq` is lost, and the repair goes on until it is acknowledged.
-    fn repair(&mut self, seq: Seq, knobs: &Knobs) {
+    fn repair(&mut self, seq: Seq) {
         if self.repairing.is_none_or(|newest| seq.since(newest) > 0) {
-            self.save_window(knobs.window);
+            self.save_window();
             self.repairing = Some(seq);
         }
     }
@@ -320,7 +333,8 @@ impl Law for Bbr {
         let rtt = if known { view.rtt } else { Duration::from_millis(1) };
         self.min_rtt.begin(view.now, known.then_some(rtt));
         self.pacing_rate = initial_rate(self.initial_window, rtt);
-        knobs.window = self.initial_window;
+        self.window = self.initial_window;
+        knobs.window = self.window;
         knobs.period_ns = 1e9 / self.pacing_rate;
         knobs.ack_interval = ACK_INTERVAL;
     }
@@ -331,14 +345,14 @@ impl Law for Bbr {
         match self.repairing {
             Some(newest) if next.since(newest) > 0 => {
                 self.repairing = None;
-                knobs.window = knobs.window.max(self.prior_window);
+                self.window = self.window.max(self.prior_window);
             }
             Some(_) => {}
             None => self.drift = count(view) - i64::from(view.in_flight),
         }
         // TCP's sender reports the first loss of a repair only; the others are in its counters.
         if view.trace.packets_lost > self.lost {
-            self.repair(view.largest_sent, knobs);
+            self.repair(view.largest_sent);
         }
         self.on_news(0, repairing, view, knobs);
     }
@@ -348,15 +362,16 @@ impl Law for Bbr {
         if let Some(newest) =
             lost.iter().map(|range| range.last).reduce(|a, b| if b.since(a) > 0 { b } else { a })
         {
-            self.repair(newest, knobs);
+            self.repair(newest);
         }
         self.on_news(lost.len(), repairing, view, knobs);
     }
 
     /// draft: `OnEnterRTO`.
     fn on_timeout(&mut self, view: &View, knobs: &mut Knobs) {
-        self.repair(view.largest_sent, knobs);
-        knobs.window = self.in_flight(view) + 1.0;
+        self.repair(view.largest_sent);
+        self.window = self.in_flight(view) + 1.0;
+        self.apply_window(view, knobs);
     }
 
     fn on_packet_sent(&mut self, packet: &SentPacket, view: &View, knobs: &mut Knobs) -> u64 {
@@ -364,13 +379,14 @@ impl Law for Bbr {
             self.restart_from_idle(view, knobs);
         }
         let in_flight = self.in_flight(view);
-        self.window_limited |= in_flight + 1.0 > knobs.window;
+        self.window_limited |= in_flight + 1.0 > self.window;
         let slowed = if self.phase == Phase::ProbeRtt { SLOWED } else { 0 };
         in_flight as u64 | slowed
     }
 
     fn on_timer(&mut self, view: &View, knobs: &mut Knobs) {
-        self.end_probe_rtt(view, knobs);
+        self.end_probe_rtt(view);
+        self.apply_window(view, knobs);
     }
 }
 

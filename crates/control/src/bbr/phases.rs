@@ -106,7 +106,7 @@ pub(super) struct ProbeRtt {
 impl Bbr {
     /// Whether another phase begins with this event (draft: `CheckStartupDone`, `CheckDrainDone`,
     /// `UpdateProbeBWCyclePhase`).
-    pub(super) fn move_on(&mut self, acked: f64, view: &View, knobs: &mut Knobs) {
+    pub(super) fn move_on(&mut self, acked: f64, view: &View) {
         if self.phase == Phase::Startup {
             self.check_startup_losses();
             if self.full_pipe.reached {
@@ -121,8 +121,8 @@ impl Bbr {
             }
         }
         if self.full_pipe.reached && !self.end_feedback(view) {
-            self.raise_longterm(acked, knobs);
-            self.go_round(view, knobs);
+            self.raise_longterm(acked);
+            self.go_round(view);
         }
     }
 
@@ -148,15 +148,15 @@ impl Bbr {
         again
     }
 
-    fn go_round(&mut self, view: &View, knobs: &mut Knobs) {
+    fn go_round(&mut self, view: &View) {
         let phase = self.phase;
         match phase {
-            Phase::Down | Phase::Cruise if self.is_time_to_probe(view, knobs) => {
+            Phase::Down | Phase::Cruise if self.is_time_to_probe(view) => {
                 self.start_refill(view);
             }
             Phase::Down if self.is_time_to_cruise(view) => self.phase = Phase::Cruise,
-            Phase::Refill if self.rounds.started() => self.start_up(view, knobs),
-            Phase::Up if self.is_time_to_go_down(view, knobs) => {
+            Phase::Refill if self.rounds.started() => self.start_up(view),
+            Phase::Up if self.is_time_to_go_down(view) => {
                 self.cycle.too_high = false;
                 self.start_down(view);
             }
@@ -164,8 +164,8 @@ impl Bbr {
         }
     }
 
-    fn is_time_to_probe(&self, view: &View, knobs: &Knobs) -> bool {
-        let target = self.product(self.bandwidth(), 1.0).min(knobs.window);
+    fn is_time_to_probe(&self, view: &View) -> bool {
+        let target = self.product(self.bandwidth(), 1.0).min(self.window);
         let rounds = self.rounds.count() - self.cycle.since_round;
         view.now > self.cycle.since + self.cycle.wait || rounds as f64 >= target.min(PROBE_ROUNDS)
     }
@@ -176,12 +176,12 @@ impl Bbr {
         self.in_flight(view) <= room.min(self.full_path(self.max_bandwidth.get(), view))
     }
 
-    fn is_time_to_go_down(&mut self, view: &View, knobs: &Knobs) -> bool {
+    fn is_time_to_go_down(&mut self, view: &View) -> bool {
         if self.cycle.too_high && self.in_flight(view) >= self.bounds.longterm {
             self.cycle.precautionary = true;
             return true;
         }
-        if self.window_limited && knobs.window >= self.bounds.longterm {
+        if self.window_limited && self.window >= self.bounds.longterm {
             // The bound, not the path, is what holds the rate.
             self.full_pipe.restart(self.sample.rate);
             return false;
@@ -210,12 +210,12 @@ impl Bbr {
         self.rounds.restart(view.delivered);
     }
 
-    fn start_up(&mut self, view: &View, knobs: &Knobs) {
+    fn start_up(&mut self, view: &View) {
         self.phase = Phase::Up;
         self.cycle.feedback = true;
         self.rounds.restart(view.delivered);
         self.full_pipe.restart(self.sample.rate);
-        self.steepen(knobs);
+        self.steepen();
     }
 
     /// What may be in flight in `ProbeRTT`.
@@ -224,42 +224,42 @@ impl Bbr {
     }
 
     /// draft: `CheckProbeRTT`.
-    pub(super) fn check_probe_rtt(&mut self, acked: f64, view: &View, knobs: &mut Knobs) {
+    pub(super) fn check_probe_rtt(&mut self, acked: f64, view: &View, timer: &mut Option<Time>) {
         if self.phase != Phase::ProbeRtt && self.min_rtt.is_stale() && !self.idle_restart {
-            self.save_window(knobs.window);
+            self.save_window();
             self.phase = Phase::ProbeRtt;
             self.probe_rtt = ProbeRtt::default();
             self.cycle.stopping = true;
             self.rounds.restart(view.delivered);
         }
         if self.phase == Phase::ProbeRtt {
-            self.go_on_with_probe_rtt(view, knobs);
+            self.go_on_with_probe_rtt(view, timer);
         }
         self.idle_restart &= acked == 0.0;
     }
 
-    fn go_on_with_probe_rtt(&mut self, view: &View, knobs: &mut Knobs) {
+    fn go_on_with_probe_rtt(&mut self, view: &View, timer: &mut Option<Time>) {
         if self.probe_rtt.until.is_some() {
             self.probe_rtt.round_done |= self.rounds.started();
-            self.end_probe_rtt(view, knobs);
+            self.end_probe_rtt(view);
         } else if self.in_flight(view) <= self.probe_rtt_window() {
             let until = view.now + PROBE_RTT_LASTS;
             self.probe_rtt.until = Some(until);
             // With few packets in flight the next ACK may come long after.
-            knobs.timer = Some(until);
+            *timer = Some(until);
             self.rounds.restart(view.delivered);
         }
     }
 
     /// Goes back to what was before, if it is time (draft: `CheckProbeRTTDone`).
-    pub(super) fn end_probe_rtt(&mut self, view: &View, knobs: &mut Knobs) {
+    pub(super) fn end_probe_rtt(&mut self, view: &View) {
         let over = self.probe_rtt.until.is_some_and(|until| view.now >= until);
         if self.phase != Phase::ProbeRtt || !over || !self.probe_rtt.round_done {
             return;
         }
         self.min_rtt.restart(view.now);
         self.bounds.forget_short_term();
-        knobs.window = knobs.window.max(self.prior_window);
+        self.window = self.window.max(self.prior_window);
         if self.full_pipe.reached {
             self.start_down(view);
             self.phase = Phase::Cruise;
@@ -277,6 +277,7 @@ impl Bbr {
             self.set_pacing(1.0, knobs);
         }
         self.probe_rtt.round_done = true;
-        self.end_probe_rtt(view, knobs);
+        self.end_probe_rtt(view);
+        self.apply_window(view, knobs);
     }
 }
