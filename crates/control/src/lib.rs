@@ -11,6 +11,7 @@ mod bbr;
 mod cubic;
 mod governor;
 mod group;
+mod hystart;
 mod law;
 mod registry;
 mod reno;

@@ -346,6 +346,11 @@ mod tests {
             ("cubic:c=2,beta=0.6", "c: 2.0, beta: 0.6"),
             ("cubic:fast_convergence=false", "fast_convergence: false, friendly: true"),
             ("cubic:friendly=false", "fast_convergence: true, friendly: false"),
+            ("cubic", "hystart: Some("),
+            ("cubic:hystart=false", "hystart: None"),
+            ("bbr:window=3", "initial_window: 3.0"),
+            ("bbr:loss=0.05", "loss_threshold: 0.05"),
+            ("bbr:probe_rtt=10s", "interval: 10s"),
         ];
         for (text, part) in cases {
             assert!(built(text).contains(part), "{text}: {}", built(text));

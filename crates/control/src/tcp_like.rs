@@ -39,6 +39,12 @@ pub trait Rule: Debug + Send {
         window + acked
     }
 
+    /// Whether slow start ends, though the window is below the threshold: asked after each of its
+    /// ACKs. The window then is the threshold.
+    fn slow_start_is_over(&self) -> bool {
+        false
+    }
+
     /// The window after `acked` packets, at most a window of them, in congestion avoidance.
     fn avoid(&mut self, window: f64, acked: f64, view: &View) -> f64;
 
@@ -95,6 +101,9 @@ impl<R: Rule> TcpLike<R> {
             return self.rule.avoid(window, acked, view);
         }
         let grown = self.rule.slow_start(window, acked, view);
+        if self.rule.slow_start_is_over() {
+            self.threshold = self.threshold.min(grown);
+        }
         if grown <= self.threshold {
             return grown;
         }
