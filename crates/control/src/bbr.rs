@@ -3,10 +3,14 @@
 //!
 //! Here is what happens at each event, and how rate and window follow from the model. What is known
 //! of the path is in `model`, what is done with it from phase to phase in `phases`, the answer to
-//! losses in `losses`. Names in capitals after `draft:` are the draft's own.
+//! losses in `losses`. Names after `draft:` are the draft's own.
 //!
 //! *departs:* The draft can take back its answer to a loss that was none. No host here tells a law
 //! that a loss was none, so nothing is kept for that.
+//!
+//! While holes are repaired, UDT's sender learns late what was sent again and arrived, many packets
+//! at once. Where that is always so, at a loss of 1%, the bandwidth is taken for a little more
+//! than it is, and a queue stays.
 
 mod losses;
 mod model;
@@ -37,9 +41,10 @@ const AGGREGATION_KEPT: u64 = 10;
 /// The longest burst that a host sends at once, in time and in bytes (draft: `send_quantum`).
 const BURST: f64 = 1e-3;
 const BURST_BYTES: f64 = 65_536.0;
-/// Data packets an ACK. [`LEAST_WINDOW`] is made for this: with fewer ACKs, four packets in flight
-/// would wait for the receiver's timer, and the round trips that `ProbeRTT` measures be too long.
-/// The draft wants four ACKs a round trip while it probes, which this gives at every window.
+/// Data packets an ACK. The draft wants four ACKs a round trip while it probes: this gives them
+/// from 32 packets in flight on, and below that the timer of a SYN interval is often enough. Of
+/// more the host would have no good: with each ACK it takes the receiver's smoothed round trip for
+/// a sample, and many that are the same leave no deviation, and time-outs that are too short.
 const ACK_INTERVAL: u32 = 8;
 /// In a packet's tag, beside what was in flight when it left: its delivery rate is that of
 /// `ProbeRTT`, and says nothing of the path's (draft: `MarkConnectionAppLimited`).
@@ -266,6 +271,7 @@ impl Bbr {
         } else if self.window < most || (view.delivered as f64) < self.initial_window {
             self.window += acked;
         }
+        // The draft's table has the long-term bound for Drain as well, its pseudocode has not.
         let cap = match self.phase {
             Phase::Startup | Phase::Drain => f64::INFINITY,
             Phase::Down | Phase::Refill | Phase::Up => self.bounds.longterm,
