@@ -1,11 +1,11 @@
-//! `cubic`: the window as a cubic function of the time since the last loss (RFC 9438), without
-//! HyStart++.
+//! `cubic`: the window as a cubic function of the time since the last loss (RFC 9438).
 
 use core::time::Duration;
 
 use farhaul_base::Time;
 use farhaul_base::math::cube_root;
 
+use crate::hystart::HyStart;
 use crate::tcp_like::{INITIAL_WINDOW, Rule, TcpLike};
 use crate::{LawInfo, Make, Param, View};
 
@@ -31,6 +31,8 @@ pub struct CubicRule {
     epoch: Option<Epoch>,
     /// When the last ACK came, and whether the application limited the sending then.
     last_ack: Option<(Time, bool)>,
+    /// The first slow start; those after time-outs have a threshold to end at (RFC 9406 §4.3).
+    hystart: Option<HyStart>,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl Cubic {
                 "aim lower when losses come at ever smaller windows",
             ),
             Param::flag("friendly", true, "never slower than Reno"),
+            Param::flag("hystart", true, "slow start ends when the round trip grows: RFC 9406"),
         ],
         make: Make::Law(|values, _| {
             Box::new(Cubic::cubic(
@@ -76,13 +79,21 @@ impl Cubic {
                 values.get("beta"),
                 values.is("fast_convergence"),
                 values.is("friendly"),
+                values.is("hystart"),
             ))
         }),
     };
 
     /// `window`: packets sent before the first ACK; `c` in packets/s³; `beta`: share of the window
     /// that is left after a loss.
-    pub fn cubic(window: f64, c: f64, beta: f64, fast_convergence: bool, friendly: bool) -> Self {
+    pub fn cubic(
+        window: f64,
+        c: f64,
+        beta: f64,
+        fast_convergence: bool,
+        friendly: bool,
+        hystart: bool,
+    ) -> Self {
         let rule = CubicRule {
             c,
             beta,
@@ -92,12 +103,18 @@ impl Cubic {
             prior: 0.0,
             epoch: None,
             last_ack: None,
+            hystart: hystart.then(HyStart::default),
         };
         TcpLike::new(rule, window)
     }
 }
 
 impl CubicRule {
+    #[cfg(test)]
+    pub(crate) fn hystart(&self) -> Option<&HyStart> {
+        self.hystart.as_ref()
+    }
+
     fn begin(&self, window: f64, now: Time) -> Epoch {
         // Without a reduction before it the stage begins on the plateau (RFC 9438 §4.8).
         let origin = self.w_max.unwrap_or(window).max(window);
@@ -127,6 +144,16 @@ impl Rule for CubicRule {
         }
     }
 
+    fn slow_start(&mut self, window: f64, acked: f64, view: &View) -> f64 {
+        let Some(hystart) = &mut self.hystart else { return window + acked };
+        hystart.on_ack(view);
+        window + hystart.growth(acked)
+    }
+
+    fn leave_slow_start(&mut self, window: f64, _view: &View) -> Option<f64> {
+        self.hystart.as_ref().is_some_and(HyStart::is_over).then_some(window)
+    }
+
     fn avoid(&mut self, window: f64, acked: f64, view: &View) -> f64 {
         let mut epoch = self.epoch.take().unwrap_or_else(|| self.begin(window, view.now));
         let since_start = view.now - epoch.start;
@@ -152,6 +179,7 @@ impl Rule for CubicRule {
         self.w_max = Some(if converge { window * (1.0 + self.beta) / 2.0 } else { window });
         self.prior = window;
         self.epoch = None;
+        self.hystart = None;
         window * self.beta
     }
 

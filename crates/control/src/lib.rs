@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bbr;
 mod bic;
 mod blast;
 mod cm;
@@ -17,6 +18,7 @@ mod governor;
 mod group;
 mod gtp;
 mod hstcp;
+mod hystart;
 mod law;
 mod ledbat;
 mod registry;
@@ -31,6 +33,7 @@ mod udt_module;
 mod vegas;
 mod westwood;
 
+pub use bbr::Bbr;
 pub use bic::{Bic, BicRule};
 pub use blast::Blast;
 pub use cm::CongestionManager;

@@ -10,8 +10,8 @@ use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
 
 use crate::{
-    Bic, Blast, CongestionManager, Copa, Cubic, Fast, GroupControl, Gtp, HighSpeed, Law, Ledbat,
-    Reno, Scalable, Udt, Udt4, Vegas, Westwood,
+    Bbr, Bic, Blast, CongestionManager, Copa, Cubic, Fast, GroupControl, Gtp, HighSpeed, Law,
+    Ledbat, Reno, Scalable, Udt, Udt4, Vegas, Westwood,
 };
 
 /// A law that can be made by name.
@@ -186,6 +186,7 @@ const OWN: &[&LawInfo] = &[
     &Fast::INFO,
     &Ledbat::INFO,
     &Copa::INFO,
+    &Bbr::INFO,
     &Gtp::INFO,
     &CongestionManager::INFO,
 ];
@@ -414,6 +415,11 @@ mod tests {
             ("ledbat:slow_start", "slow_start: true"),
             ("copa:window=3", "initial_window: 3.0"),
             ("copa:delta=0.1,competitive=false", "default_delta: 0.1, competitive: false"),
+            ("cubic", "hystart: Some("),
+            ("cubic:hystart=false", "hystart: None"),
+            ("bbr:window=3", "initial_window: 3.0"),
+            ("bbr:loss=0.05", "loss_threshold: 0.05"),
+            ("bbr:probe_rtt=10s", "interval: 10s"),
         ];
         for (text, part) in cases {
             assert!(built(text).contains(part), "{text}: {}", built(text));

@@ -6,7 +6,7 @@ use crate::{Knobs, Law};
 
 /// After the first loss at a window of `window`, which is repaired at once.
 fn after_loss(window: f64, friendly: bool) -> (Cubic, Knobs) {
-    let mut law = Cubic::cubic(10.0, 0.4, 0.7, true, friendly);
+    let mut law = Cubic::cubic(10.0, 0.4, 0.7, true, friendly, false);
     let mut knobs = Knobs::default();
     law.init(&view(0, 0, Seq::MAX), &mut knobs);
     knobs.window = window;

@@ -119,7 +119,9 @@ impl AckSchedule {
         let news = point.since(self.numbered) > 0;
         // The window must open before it is used up, or the sender stalls: at high rates that is
         // many times in a SYN interval.
-        let enough = if interval > 0 { interval } else { (window / 4).max(LEAST_INTERVAL) };
+        let enough = (window / 4).max(LEAST_INTERVAL);
+        // What a law wants to know besides is the number alone (gu05 §5.2).
+        let light = if interval > 0 { interval } else { LIGHT_INTERVAL.max(enough / 2) };
         let timer = self.due.is_some_and(|due| now >= due);
         if timer {
             self.due = None;
@@ -131,7 +133,7 @@ impl AckSchedule {
             self.repeats += 1;
             return Some(self.number(now, point));
         }
-        if self.packets >= LIGHT_INTERVAL.max(enough / 2) && point.since(self.sent) > 0 {
+        if self.packets >= light && point.since(self.sent) > 0 {
             self.packets = 0;
             self.sent = point;
             return Some(AckForm::Light);
@@ -248,8 +250,13 @@ mod tests {
         for n in 1..=10u32 {
             acks.on_data(now, 1, SYN, false);
             let form = acks.poll(now, Seq::new(n), RTT, 2, 4096);
-            assert_eq!(form.is_some(), n % 2 == 0);
+            let expected = n.is_multiple_of(2).then_some(AckForm::Light);
+            assert_eq!(form, expected, "{n}");
         }
+        // The buffers' turn comes with the timer.
+        acks.on_data(Time::from_millis(10), 1, SYN, false);
+        let form = acks.poll(Time::from_millis(10), Seq::new(11), RTT, 2, 4096);
+        assert_eq!(form, Some(AckForm::Full(AckSeq::new(1))));
     }
 
     #[test]
