@@ -7,8 +7,10 @@ use farhaul_base::Time;
 use farhaul_control::SYN;
 use farhaul_wire::{AckSeq, Seq};
 
-/// ACKs whose ACK2 may still come.
-const HISTORY: usize = 256;
+/// ACKs whose ACK2 may still come: so many full ones, which the peer answers all, at one a SYN
+/// interval on a path of 80 s, and so many small ones, of which it answers few.
+const FULL_HISTORY: usize = 8192;
+const SMALL_HISTORY: usize = 256;
 /// A light ACK after every so many packets (gu05 §5.2), at most one a receive batch.
 const LIGHT_INTERVAL: u32 = 64;
 /// A numbered ACK is at least so many packets after the one before, but where a timer asks for it.
@@ -30,6 +32,14 @@ pub enum AckForm {
     Full(AckSeq),
 }
 
+/// An ACK that may be answered: its own number, what it acknowledged, and when.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    ack_seq: AckSeq,
+    point: Seq,
+    at: Time,
+}
+
 #[derive(Debug)]
 pub struct AckSchedule {
     next: AckSeq,
@@ -42,7 +52,8 @@ pub struct AckSchedule {
     repeats: u32,
     /// The peer sends what it has been told has arrived.
     doubted: bool,
-    history: VecDeque<(AckSeq, Seq, Time)>,
+    full: VecDeque<Sent>,
+    small: VecDeque<Sent>,
     /// Data packets since the last ACK of any form and since the last numbered one.
     packets: u32,
     packets_numbered: u32,
@@ -64,7 +75,8 @@ impl AckSchedule {
             full_at: None,
             repeats: 0,
             doubted: false,
-            history: VecDeque::new(),
+            full: VecDeque::new(),
+            small: VecDeque::new(),
             packets: 0,
             packets_numbered: 0,
             due: None,
@@ -154,14 +166,13 @@ impl AckSchedule {
         self.packets_numbered = 0;
         self.due = None;
         self.doubted = false;
-        if self.history.len() == HISTORY {
-            self.history.pop_front();
-        }
-        self.history.push_back((ack_seq, point, now));
+        let sent = Sent { ack_seq, point, at: now };
         if self.full_at.is_none_or(|at| now - at >= SYN) {
             self.full_at = Some(now);
+            remember(&mut self.full, sent, FULL_HISTORY);
             AckForm::Full(ack_seq)
         } else {
+            remember(&mut self.small, sent, SMALL_HISTORY);
             AckForm::Small(ack_seq)
         }
     }
@@ -174,13 +185,11 @@ impl AckSchedule {
 
     /// An ACK2 answers `ack_seq`: the round trip it took, unless it answers none of ours.
     pub fn on_ack2(&mut self, now: Time, ack_seq: AckSeq) -> Option<Duration> {
-        let index = self.history.iter().rposition(|(seq, _, _)| *seq == ack_seq)?;
-        let (_, point, sent_at) = self.history[index];
-        self.history.drain(..=index);
-        if point.since(self.confirmed) > 0 {
-            self.confirmed = point;
+        let sent = recall(&mut self.full, ack_seq).or(recall(&mut self.small, ack_seq))?;
+        if sent.point.since(self.confirmed) > 0 {
+            self.confirmed = sent.point;
         }
-        Some(now - sent_at)
+        Some(now - sent.at)
     }
 
     /// When [`AckSchedule::poll`] will next have something to send if nothing more arrives.
@@ -204,6 +213,23 @@ impl AckSchedule {
         }
         self.numbered_at + (after * (1 << self.repeats.min(6))).min(LONGEST_REPEAT.max(after))
     }
+}
+
+fn remember(history: &mut VecDeque<Sent>, sent: Sent, most: usize) {
+    if history.len() == most {
+        history.pop_front();
+    }
+    history.push_back(sent);
+}
+
+/// The ACK of that number; those before it are forgotten with it.
+fn recall(history: &mut VecDeque<Sent>, ack_seq: AckSeq) -> Option<Sent> {
+    let oldest = history.front()?.ack_seq.value();
+    // Numbers wrap, and lie in order from the oldest on.
+    let distance = |seq: AckSeq| seq.value().wrapping_sub(oldest) & Seq::MAX;
+    let index =
+        history.binary_search_by_key(&distance(ack_seq), |sent| distance(sent.ack_seq)).ok()?;
+    history.drain(..=index).next_back()
 }
 
 #[cfg(test)]
@@ -272,6 +298,22 @@ mod tests {
         assert_eq!(acks.timeout(Seq::new(3), RTT), None);
         assert_eq!(acks.on_ack2(Time::from_millis(190), AckSeq::new(2)), None, "answered already");
         assert_eq!(acks.on_ack2(Time::from_millis(190), AckSeq::new(99)), None, "never sent");
+    }
+
+    /// Satellites, and queues of seconds: the round trip is measured however many ACKs are under way.
+    #[test]
+    fn round_trips_of_many_seconds() {
+        let mut acks = AckSchedule::new(Time::ZERO, Seq::new(0));
+        for n in 1..=1_000u32 {
+            acks.on_data(Time::from_millis(10 * u64::from(n)), 3, SYN, false);
+            assert!(poll(&mut acks, 10 * u64::from(n), 3 * n).is_some());
+        }
+        let rtt = acks.on_ack2(Time::from_millis(10_010), AckSeq::new(1));
+        assert_eq!(rtt, Some(Duration::from_secs(10)));
+        let rtt = acks.on_ack2(Time::from_millis(10_070), AckSeq::new(7));
+        assert_eq!(rtt, Some(Duration::from_secs(10)));
+        assert_eq!(acks.on_ack2(Time::from_millis(10_080), AckSeq::new(7)), None);
+        assert_eq!(acks.on_ack2(Time::from_millis(10_080), AckSeq::new(2)), None, "overtaken");
     }
 
     #[test]
