@@ -7,9 +7,9 @@ mod trace;
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use farhaul_lab::sweep::{self, Measured};
 use farhaul_lab::table::Table;
@@ -17,8 +17,8 @@ use farhaul_sim::Plan;
 use serde::Serialize;
 
 use crate::exit::{Usage, interrupted};
-use crate::output;
 use crate::progress::{Progress, stop_flag};
+use crate::{output, picture};
 
 /// Simulate networks: the engine as it is, in virtual time.
 #[derive(Subcommand, Debug)]
@@ -43,7 +43,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Where to draw, as .svg or .png; NAME.svg if not given
-    #[arg(long, value_name = "FILE", value_parser = plot_file)]
+    #[arg(long, value_name = "FILE", value_parser = picture::path)]
     plot: Option<PathBuf>,
     /// Do not draw
     #[arg(long, conflicts_with = "plot")]
@@ -174,7 +174,7 @@ fn simulate(args: &RunArgs) -> Result<()> {
     };
     let plot = match (plot, figure) {
         (Some(path), Some(figure)) => {
-            write_figure(&path, &figure)?;
+            picture::write(&path, &figure)?;
             Some(path)
         }
         (Some(_), None) => {
@@ -203,20 +203,6 @@ pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measur
     let shown = Progress::new();
     let measured = sweep::run(plan, points, jobs, &|progress| shown.show_sweep(progress), &stop);
     measured.ok_or_else(|| interrupted().into())
-}
-
-fn plot_file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let known = path.extension().is_some_and(|ending| ending == "svg" || ending == "png");
-    if known { Ok(path) } else { Err("a plot is a .svg or a .png".into()) }
-}
-
-fn write_figure(path: &Path, figure: &farhaul_lab::chart::Figure) -> Result<()> {
-    let bytes = match path.extension().and_then(|ending| ending.to_str()) {
-        Some("png") => figure.png(),
-        _ => figure.svg().into_bytes(),
-    };
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
 impl SweepResult {
