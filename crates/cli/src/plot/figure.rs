@@ -36,7 +36,9 @@ pub fn of(recording: &Recording, summary: &Summary) -> Figure {
     } else {
         format!("{law}: {}", recording.title)
     };
-    let strip = Some(strip(recording));
+    // The law of a receiver that sends nothing stays what it was at first.
+    let told = recording.role == Role::Sender || recording.states.len() > 1;
+    let strip = told.then(|| strip(recording));
     Figure::from(Panels { title, subtitle: summary.line(), charts, strip })
 }
 
@@ -168,7 +170,7 @@ fn missing(bins: &Bins) -> Chart {
 }
 
 fn counts(bins: &Bins, series: Vec<Series>) -> Chart {
-    let label = format!("packets in {:.3} s", bins.width);
+    let label = format!("packets in {} ms", (bins.width * 1e3).round());
     let high = highest(&series);
     // A single packet is no mountain.
     let y = Axis::linear(label, "").between(0.0, (high * 1.1).max(5.0));

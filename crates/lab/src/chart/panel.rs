@@ -19,6 +19,8 @@ pub const UPRIGHT_LINE: f64 = 19.0;
 /// What labels of references may take on the right.
 const REFERENCE_ROOM: f64 = 130.0;
 pub const SAMPLE: f64 = 34.0;
+/// Height of the smallest column.
+const LEAST_COLUMN: f64 = 3.0;
 
 const FRAME: Colour = Colour(0x80, 0x80, 0x80);
 const GRID: Colour = Colour(0xe2, 0xe2, 0xe2);
@@ -34,7 +36,7 @@ const NOTE: Lettering = Lettering::new(12.0, REFERENCE);
 
 /// Colours that the colour-blind can tell apart too (Okabe and Ito, 2008), without the yellow that
 /// is lost on white; after those seven, wine, olive (Tol, 2021) and grey.
-pub const PALETTE: [Colour; 10] = [
+const PALETTE: [Colour; 10] = [
     Colour(0x00, 0x72, 0xb2),
     Colour(0xd5, 0x5e, 0x00),
     Colour(0x00, 0x9e, 0x73),
@@ -356,11 +358,15 @@ impl Field {
         // Wide enough to be seen, and alone not wider than a thumb.
         let half = apart.fold(24.0, f64::min).max(1.0) / 2.0;
         for &(x, y) in places.iter().filter(|place| place.0.is_finite() && place.1.is_finite()) {
-            let y = y.clamp(top, bottom);
-            let sides = ((x - half).max(left), (x + half).min(right));
-            if sides.0 < sides.1 && y != base {
-                let (top, bottom) = (y.min(base), y.max(base));
-                canvas.fill(Area { left: sides.0, top, right: sides.1, bottom }, look.colour);
+            let (begin, end) = ((x - half).max(left), (x + half).min(right));
+            if begin >= end || y == base {
+                continue;
+            }
+            // One among thousands is seen all the same.
+            let y = if y < base { y.min(base - LEAST_COLUMN) } else { y.max(base + LEAST_COLUMN) };
+            let (high, low) = (y.min(base).max(top), y.max(base).min(bottom));
+            if high < low {
+                canvas.fill(Area { left: begin, top: high, right: end, bottom: low }, look.colour);
             }
         }
     }
@@ -706,6 +712,9 @@ mod tests {
         let found = columns(log, &[(1.0, 10.0), (3.0, 100.0)]);
         assert!((found[1].height() / found[0].height() - 2.0).abs() < 1e-9, "{found:?}");
         assert_eq!(found[0].bottom, found[1].bottom);
+        let small = columns(Axis::linear("", "").between(0.0, 1e6), &[(1.0, 1.0), (2.0, 0.0)]);
+        let [one] = small[..] else { panic!("{small:?}") };
+        assert_eq!(one.height(), LEAST_COLUMN);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What held from where to where: coloured bars in rows, above charts and behind them.
 
 use super::canvas::{Anchor, Area, Canvas, Colour};
-use super::panel::{LABEL, MARGIN, PALETTE, ROW, SAMPLE, TICK, WIDTH};
+use super::panel::{LABEL, MARGIN, ROW, SAMPLE, TICK, WIDTH};
 use super::ticks::Span;
 use super::{Row, Strip};
 
@@ -14,9 +14,18 @@ const NAME_ROOM: f64 = 90.0;
 /// themselves and must be seen before them.
 const BAR_WHITE: f64 = 0.45;
 const SHADE_WHITE: f64 = 0.87;
-/// The first kind takes this colour of the palette, the others those after it: the first curves of
-/// the charts have other ones.
-const FIRST_COLOUR: usize = 4;
+/// The palette of the curves, from colours on that the first curves do not have, and without the
+/// dark ones, before which nothing would be seen.
+const COLOURS: [Colour; 8] = [
+    Colour(0xe6, 0x9f, 0x00),
+    Colour(0x56, 0xb4, 0xe9),
+    Colour(0xcc, 0x79, 0xa7),
+    Colour(0x99, 0x99, 0x33),
+    Colour(0x00, 0x9e, 0x73),
+    Colour(0x88, 0x22, 0x55),
+    Colour(0x00, 0x72, 0xb2),
+    Colour(0xd5, 0x5e, 0x00),
+];
 
 /// Where spells begin and end.
 pub fn ends(strip: &Strip) -> impl Iterator<Item = f64> {
@@ -92,7 +101,7 @@ fn draw_legend(canvas: &mut Canvas, strip: &Strip, top: f64) -> f64 {
 }
 
 fn colour(kind: usize) -> Colour {
-    PALETTE[(kind % PALETTE.len() + FIRST_COLOUR) % PALETTE.len()]
+    COLOURS[kind % COLOURS.len()]
 }
 
 #[cfg(test)]
@@ -126,7 +135,7 @@ mod tests {
     #[test]
     fn kinds_have_colours_however_many_there_are() {
         assert_ne!(colour(0), colour(1));
-        assert_eq!(colour(0), colour(PALETTE.len()));
-        assert_eq!(colour(usize::MAX), colour(usize::MAX % PALETTE.len()));
+        assert_eq!(colour(0), colour(COLOURS.len()));
+        assert_eq!(colour(usize::MAX), colour(usize::MAX % COLOURS.len()));
     }
 }
