@@ -11,8 +11,11 @@ mod interrupt;
 mod lab;
 mod output;
 mod perf;
+mod picture;
 mod pipe;
+mod plot;
 mod progress;
+mod qlog;
 mod sim;
 mod transfer;
 mod transport;
@@ -41,6 +44,7 @@ enum Command {
     Recv(Box<transfer::RecvArgs>),
     Perf(Box<perf::PerfArgs>),
     Pipe(Box<pipe::PipeArgs>),
+    Plot(plot::PlotArgs),
     #[command(subcommand)]
     Cc(cc::CcCommand),
     #[command(subcommand)]
@@ -67,6 +71,7 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
         Command::Recv(args) => transfer::recv(args),
         Command::Perf(args) => perf::run(args),
         Command::Pipe(args) => pipe::run(args),
+        Command::Plot(args) => plot::run(args),
         Command::Cc(command) => cc::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),

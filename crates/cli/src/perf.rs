@@ -7,8 +7,10 @@ mod protocol;
 mod report;
 mod running;
 mod session;
+mod tracer;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -62,6 +64,11 @@ pub struct PerfArgs {
     /// Local address to connect from; its port is 0 unless there is --sink or --source
     #[arg(long, value_name = "ADDR", conflicts_with = "listen")]
     bind: Option<SocketAddr>,
+    /// Write what the congestion control law does to FILE, 100 times a second: its window, period
+    /// and state, the round-trip time, rates and losses, as qlog (.sqlog); `farhaul plot FILE` draws
+    /// it. A receiver writes what it receives. Of a listener only with --once
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -92,6 +99,14 @@ pub fn run(args: &PerfArgs) -> Result<()> {
     if args.interval < Duration::from_millis(10) {
         let interval = args.interval;
         return Err(Usage(format!("the interval is {interval:?}; it must be 10ms or more")).into());
+    }
+    if args.trace.is_some() && args.protocol == Protocol::Tcp {
+        return Err(
+            Usage("--trace needs --protocol udt: the kernel's TCP does not tell".into()).into()
+        );
+    }
+    if args.trace.is_some() && args.listen.is_some() && !args.once {
+        return Err(Usage("--trace is for one test: a listener needs --once too".into()).into());
     }
     match (&args.listen, &args.peer) {
         (Some(addr), _) => session::serve(args, resolve(addr, "[::]")?),

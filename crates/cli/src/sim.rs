@@ -6,11 +6,11 @@ mod fuzz;
 mod show;
 mod trace;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use farhaul_lab::sweep::{self, Measured};
 use farhaul_lab::table::Table;
@@ -18,8 +18,8 @@ use farhaul_sim::Plan;
 use serde::Serialize;
 
 use crate::exit::{Usage, interrupted};
-use crate::output;
 use crate::progress::{Progress, stop_flag};
+use crate::{output, picture};
 
 /// Simulate networks: the engine as it is, in virtual time.
 #[derive(Subcommand, Debug)]
@@ -44,7 +44,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
     /// Where to draw, as .svg or .png; NAME.svg if not given
-    #[arg(long, value_name = "FILE", value_parser = plot_file)]
+    #[arg(long, value_name = "FILE", value_parser = picture::path)]
     plot: Option<PathBuf>,
     /// Do not draw
     #[arg(long, conflicts_with = "plot")]
@@ -203,7 +203,7 @@ fn simulate(args: &RunArgs) -> Result<()> {
     let figure = figure::of(&args.scenario.name(), &measured);
     let plot = match (plot, figure) {
         (Some(path), Some(figure)) => {
-            write_figure(&path, &figure)?;
+            picture::write(&path, &figure)?;
             Some(path)
         }
         (Some(_), None) => {
@@ -247,20 +247,6 @@ fn summary(name: &str, measured: &[Measured]) -> Table {
         }
     }
     table
-}
-
-fn plot_file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let known = path.extension().is_some_and(|ending| ending == "svg" || ending == "png");
-    if known { Ok(path) } else { Err("a plot is a .svg or a .png".into()) }
-}
-
-fn write_figure(path: &Path, figure: &farhaul_lab::chart::Figure) -> Result<()> {
-    let bytes = match path.extension().and_then(|ending| ending.to_str()) {
-        Some("png") => figure.png(),
-        _ => figure.svg().into_bytes(),
-    };
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
 impl SweepResult {

@@ -14,7 +14,8 @@ use crate::units;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Transport options")]
 pub struct TransportArgs {
-    /// Congestion control law, with parameters: udt, udt:noisy, udt4, reno, cubic
+    /// Congestion control law for what this side sends, with parameters; `farhaul cc list` lists
+    /// them. Laws of the receiver, such as gtp, want to be chosen on both sides
     #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = "udt")]
     pub cc: Law,
     /// Maximum segment size, bytes: the MTU of the path

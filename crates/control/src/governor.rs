@@ -60,6 +60,20 @@ impl Governor {
         self.law.as_ref()
     }
 
+    /// The law's name and state, for who looks on. Both are empty once the law has failed.
+    pub fn describe(&mut self) -> (&'static str, &'static str) {
+        if self.failure.is_some() {
+            return Default::default();
+        }
+        let law = self.law.as_ref();
+        // A law may panic here as well as in its handlers.
+        let told = catch_unwind(AssertUnwindSafe(|| (law.name(), law.state())));
+        told.unwrap_or_else(|panic| {
+            self.fail(panic.as_ref());
+            Default::default()
+        })
+    }
+
     /// Whether the law wants to be told of each packet.
     pub fn watches_packets(&self) -> bool {
         self.watches_packets

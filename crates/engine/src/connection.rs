@@ -457,7 +457,10 @@ impl Connection {
         let bits = self.payload_size() as f64 * 8.0;
         let wire_mss = self.config.wire_mss(self.peer.ip());
         let capacity = self.config.receive_capacity(wire_mss) as usize * self.payload_size();
+        let (law, state) = self.governor.describe();
         let instant = Snapshot {
+            law,
+            state,
             rtt: self.rtt.smoothed(),
             rtt_var: self.rtt.variation(),
             rtt_min: self.rtt.min(),

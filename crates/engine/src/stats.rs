@@ -113,6 +113,10 @@ impl Span {
 /// Values of the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Snapshot {
+    /// The law at work, by the name it is registered under; empty if it has failed.
+    pub law: &'static str,
+    /// What the law is doing, in a word or two: `slow start`; empty if it does not say.
+    pub state: &'static str,
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Mean deviation of the round-trip time.

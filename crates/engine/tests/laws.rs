@@ -41,6 +41,7 @@ fn laws_change_every_100_ms_without_a_gap_in_the_data() {
         let (now, spec) = (net.now, name.parse::<Spec>().unwrap());
         assert!(net.hosts[A].endpoint.set_law(now, ids.0, &spec));
         assert_eq!(net.update(A, ids.0, |c| c.law().name()), *name);
+        assert_eq!(net.stats(A, ids.0).instant.law, *name);
         turns += 1;
         if net.run_until(Duration::from_millis(100), |net| flow.pump(net)) {
             break;
@@ -105,6 +106,22 @@ impl Law for Wild {
         let message = CustomMessage { subtype: 9, info: 1, payload: vec![1; 1 << 20] };
         knobs.messages = vec![message; 200];
     }
+}
+
+#[test]
+fn the_monitor_tells_what_the_law_is_doing() {
+    let mut net = Net::new(&lossy("0.5%"), 1);
+    let config = Config { law: "reno".parse().unwrap(), ..stream() };
+    let ids = net.connect(config, stream());
+    let instant = net.stats(A, ids.0).instant;
+    assert_eq!((instant.law, instant.state), ("reno", "slow start"));
+    let mut flow = Flow::new(A, ids, data(3, 4 << 20));
+    let mut seen = std::collections::BTreeSet::new();
+    net.run_until(Duration::from_secs(60), |net| {
+        seen.insert(net.stats(A, ids.0).instant.state);
+        flow.pump(net)
+    });
+    assert_eq!(Vec::from_iter(seen), ["avoidance", "recovery", "slow start"]);
 }
 
 #[test]

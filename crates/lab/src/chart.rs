@@ -12,6 +12,7 @@ mod font;
 mod grid;
 mod panel;
 mod png;
+mod strip;
 mod svg;
 mod ticks;
 
@@ -106,6 +107,9 @@ pub enum Style {
     Both,
     /// Marks alone.
     Points,
+    /// Columns from zero, each around its point and as wide as points are apart: for what is
+    /// counted over equal spans.
+    Columns,
 }
 
 /// A limit: a line from left to right.
@@ -153,6 +157,43 @@ pub struct Panels {
     pub subtitle: String,
     /// From the top to the bottom.
     pub charts: Vec<Chart>,
+    /// What held meanwhile, above the charts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strip: Option<Strip>,
+}
+
+/// What held from where to where, as coloured bars in rows: the states, say, of several machines.
+/// If there is only one row, the charts below are shaded in its colours too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Strip {
+    /// What is seen, before the names of the kinds; may be empty.
+    pub title: String,
+    /// Names of what may hold, for the legend, in the order of the colours.
+    pub kinds: Vec<String>,
+    /// From the top to the bottom.
+    pub rows: Vec<Row>,
+}
+
+/// A row of a strip.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Row {
+    /// Written before it; may be empty.
+    pub name: String,
+    /// What held when; nothing where there is none.
+    pub spells: Vec<Spell>,
+}
+
+/// A part of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spell {
+    /// Where it begins, on the x axis of the charts.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+    /// Which of the strip's kinds held.
+    pub kind: usize,
 }
 
 impl Axis {
@@ -189,6 +230,11 @@ impl Series {
         Series { style: Style::Both, ..Series::line(name, points) }
     }
 
+    /// Columns from zero, around `points`.
+    pub fn columns(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Series { style: Style::Columns, ..Series::line(name, points) }
+    }
+
     /// What others have found: a dashed line with hollow marks.
     pub fn published(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Series { dashed: true, ..Series::both(name, points) }
@@ -202,6 +248,11 @@ impl Series {
     /// With error bars of these half-heights.
     pub fn with_errors(self, errors: Vec<f64>) -> Self {
         Series { errors, ..self }
+    }
+
+    /// As a dashed line.
+    pub fn dashed(self) -> Self {
+        Series { dashed: true, ..self }
     }
 
     /// In the palette's colour of this number.

@@ -12,8 +12,10 @@ use super::channel::Channel;
 use super::protocol::{Request, Total, receive_line, send_line};
 use super::report::{Meter, Report};
 use super::running::Running;
+use super::tracer::{About, TraceFile};
 use super::{PerfArgs, Protocol};
 use crate::output;
+use crate::qlog::Role;
 
 /// Bytes of one write and one read.
 const BLOCK: usize = 1 << 20;
@@ -25,76 +27,95 @@ type Mover = JoinHandle<Result<u64>>;
 /// Bytes that all connections of a test have moved.
 type Moved = Arc<AtomicU64>;
 
-/// Moves the data of a test, and measures.
-pub fn test(
-    args: &PerfArgs,
-    running: &Running,
-    control: &mut Channel,
-    data: &[Channel],
-    request: &Request,
-    sends: bool,
-) -> Result<Report> {
-    let deadline = Instant::now() + Duration::try_from_secs_f64(request.seconds)?;
-    measured(args, running, data, sends, |moved| {
-        let channels = data.iter().cloned().zip(0..);
-        if sends {
-            let start = |(channel, i)| send(channel, request.share(i), deadline, moved);
-            let bytes = join(channels.map(start).collect())?;
-            send_line(control, &Total { bytes })?;
-            let _: Total = receive_line(control)?;
-        } else {
-            let movers: Vec<_> = channels.map(|(channel, _)| receive(channel, moved)).collect();
-            let sent: Total = receive_line(control)?;
-            wait_for_last_bytes(&sent, moved, &movers, running)?;
-            send_line(control, &sent)?;
-        }
-        Ok(())
-    })
+/// How tests are measured.
+pub struct Measurement<'a> {
+    pub args: &'a PerfArgs,
+    pub running: &'a Running,
+    /// Where to write what the laws do.
+    pub trace: Option<&'a TraceFile>,
 }
 
-/// Without the handshake of a test: one connection, in one direction, to its end.
-pub fn raw(args: &PerfArgs, running: &Running, channel: Channel) -> Result<Report> {
-    running.add(&channel)?;
-    measured(args, running, std::slice::from_ref(&channel), args.source, |moved| {
-        let channel = channel.clone();
-        if args.source {
-            let deadline = Instant::now() + args.time;
-            join(vec![send(channel.clone(), args.bytes, deadline, moved)])?;
-            channel.close()?;
-        } else {
-            join(vec![receive(channel, moved)])?;
-        }
-        running.check()
-    })
-}
-
-/// Measures what `course` moves over `data`. An interruption does not take away what was measured
-/// before it.
-fn measured(
-    args: &PerfArgs,
-    running: &Running,
-    data: &[Channel],
-    sends: bool,
-    course: impl FnOnce(&Moved) -> Result<()>,
-) -> Result<Report> {
-    let moved = Moved::default();
-    let meter = Meter::start(data.to_vec(), Arc::clone(&moved), args.interval, !args.json);
-    let done = course(&moved);
-    let udt = args.protocol == Protocol::Udt;
-    let report = Report {
-        role: if sends { "sender" } else { "receiver" }.into(),
-        protocol: if udt { "udt" } else { "tcp" }.into(),
-        cc: if udt { args.transport.cc.to_string() } else { "kernel".into() },
-        mss: args.transport.mss,
-        streams: data.len() as u32,
-        ..meter.finish()
-    };
-    // Threads that still read or write end by this.
-    data.iter().for_each(Channel::abort);
-    if done.is_err() && running.is_interrupted() {
-        output::emit(args.json, &report, Report::show)?;
+impl Measurement<'_> {
+    /// Moves the data of a test, and measures.
+    pub fn test(
+        &self,
+        control: &mut Channel,
+        data: &[Channel],
+        request: &Request,
+        sends: bool,
+    ) -> Result<Report> {
+        let deadline = Instant::now() + Duration::try_from_secs_f64(request.seconds)?;
+        self.measured(data, sends, |moved| {
+            let channels = data.iter().cloned().zip(0..);
+            if sends {
+                let start = |(channel, i)| send(channel, request.share(i), deadline, moved);
+                let bytes = join(channels.map(start).collect())?;
+                send_line(control, &Total { bytes })?;
+                let _: Total = receive_line(control)?;
+            } else {
+                let movers: Vec<_> = channels.map(|(channel, _)| receive(channel, moved)).collect();
+                let sent: Total = receive_line(control)?;
+                wait_for_last_bytes(&sent, moved, &movers, self.running)?;
+                send_line(control, &sent)?;
+            }
+            Ok(())
+        })
     }
-    done.map(|()| report)
+
+    /// Without the handshake of a test: one connection, in one direction, to its end.
+    pub fn raw(&self, channel: Channel) -> Result<Report> {
+        let Measurement { args, running, .. } = self;
+        running.add(&channel)?;
+        self.measured(std::slice::from_ref(&channel), args.source, |moved| {
+            let channel = channel.clone();
+            if args.source {
+                let deadline = Instant::now() + args.time;
+                join(vec![send(channel.clone(), args.bytes, deadline, moved)])?;
+                channel.close()?;
+            } else {
+                join(vec![receive(channel, moved)])?;
+            }
+            running.check()
+        })
+    }
+
+    /// Measures what `course` moves over `data`. An interruption does not take away what was
+    /// measured before it.
+    fn measured(
+        &self,
+        data: &[Channel],
+        sends: bool,
+        course: impl FnOnce(&Moved) -> Result<()>,
+    ) -> Result<Report> {
+        let args = self.args;
+        let moved = Moved::default();
+        let about = About {
+            role: if sends { Role::Sender } else { Role::Receiver },
+            cc: args.transport.cc.to_string(),
+            mss: args.transport.mss,
+        };
+        let tracing = self.trace.and_then(|trace| trace.start(about, data));
+        let meter = Meter::start(data.to_vec(), Arc::clone(&moved), args.interval, !args.json);
+        let done = course(&moved);
+        let udt = args.protocol == Protocol::Udt;
+        let report = Report {
+            role: if sends { "sender" } else { "receiver" }.into(),
+            protocol: if udt { "udt" } else { "tcp" }.into(),
+            cc: if udt { args.transport.cc.to_string() } else { "kernel".into() },
+            mss: args.transport.mss,
+            streams: data.len() as u32,
+            ..meter.finish()
+        };
+        if let Some(tracing) = tracing {
+            tracing.finish();
+        }
+        // Threads that still read or write end by this.
+        data.iter().for_each(Channel::abort);
+        if done.is_err() && self.running.is_interrupted() {
+            output::emit(args.json, &report, Report::show)?;
+        }
+        done.map(|()| report)
+    }
 }
 
 /// The last bytes may still be on their way when the sender's word arrives.

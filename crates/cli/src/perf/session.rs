@@ -13,30 +13,42 @@ use anyhow::{Context, Result, bail};
 use super::PerfArgs;
 use super::arrivals::Arrivals;
 use super::channel::{Acceptor, Channel, Connector};
-use super::measure;
+use super::measure::Measurement;
 use super::protocol::{Answer, Request, read_first_answer, receive_line, send_line};
 use super::report::Report;
 use super::running::Running;
+use super::tracer::TraceFile;
 use crate::exit::{self, Failed};
 use crate::output;
+use crate::qlog::Vantage;
 
 /// The connecting side.
 pub fn connect(args: &PerfArgs, peer: SocketAddr) -> Result<()> {
+    let trace = open_trace(args, Vantage::Client)?;
     let running = Running::end_on_interrupt();
     let connector = Connector::new(args, peer);
+    let how = Measurement { args, running: &running, trace: trace.as_ref() };
     let result = if args.is_raw() {
-        connector.connect().and_then(|channel| raw(args, &running, channel))
+        connector.connect().and_then(|channel| raw(&how, channel))
     } else {
-        ask_for_test(args, &running, &connector)
+        ask_for_test(&how, &connector)
     };
-    running.conclude(result)
+    running.conclude(result)?;
+    trace.map_or(Ok(()), |trace| trace.conclude())
+}
+
+/// The trace's file, if there is to be one: before anybody is bothered.
+fn open_trace(args: &PerfArgs, vantage: Vantage) -> Result<Option<TraceFile>> {
+    args.trace.as_deref().map(|path| TraceFile::create(path, vantage)).transpose()
 }
 
 /// The listening side.
 pub fn serve(args: &PerfArgs, addr: SocketAddr) -> Result<()> {
+    let trace = open_trace(args, Vantage::Server)?;
     let acceptor = Acceptor::bind(args, addr)?;
     let local = acceptor.local_addr()?;
     let running = Running::end_on_interrupt();
+    let how = Measurement { args, running: &running, trace: trace.as_ref() };
     eprintln!("farhaul: listening at {local}");
     let mut incoming = match args.is_raw() {
         true => Incoming::Raw(acceptor),
@@ -48,17 +60,18 @@ pub fn serve(args: &PerfArgs, addr: SocketAddr) -> Result<()> {
                 let channel = acceptor.accept()?;
                 // Asked now: the kernel forgets it when the peer has gone.
                 let peer = channel.peer();
-                raw(args, &running, channel).with_context(|| with(&peer))
+                raw(&how, channel).with_context(|| with(&peer))
             }
             Incoming::Tests(arrivals) => {
                 let (request, control) = arrivals.next_test()?;
                 let peer = control.peer();
-                serve_test(args, &running, arrivals, &request, control).with_context(|| with(&peer))
+                serve_test(&how, arrivals, &request, control).with_context(|| with(&peer))
             }
         };
         let result = running.conclude(result);
         if args.once || running.is_interrupted() {
-            return result;
+            result?;
+            return trace.map_or(Ok(()), |trace| trace.conclude());
         }
         if let Err(error) = result {
             eprintln!("farhaul: {}", exit::describe(&error));
@@ -78,22 +91,22 @@ fn with(peer: &str) -> String {
 }
 
 fn serve_test(
-    args: &PerfArgs,
-    running: &Running,
+    how: &Measurement<'_>,
     arrivals: &mut Arrivals,
     request: &Request,
     mut control: Channel,
 ) -> Result<()> {
-    running.add(&control)?;
+    how.running.add(&control)?;
     send_line(&mut control, &Answer::Ready)?;
-    let data = arrivals.data(request, running)?;
-    let report = measure::test(args, running, &mut control, &data, request, request.reverse)?;
+    let data = arrivals.data(request, how.running)?;
+    let report = how.test(&mut control, &data, request, request.reverse)?;
     send_line(&mut control, &report)?;
     control.close().ok();
-    output::emit(args.json, &report, Report::show)
+    output::emit(how.args.json, &report, Report::show)
 }
 
-fn ask_for_test(args: &PerfArgs, running: &Running, connector: &Connector<'_>) -> Result<()> {
+fn ask_for_test(how: &Measurement<'_>, connector: &Connector<'_>) -> Result<()> {
+    let Measurement { args, running, .. } = how;
     let mut control = connector.connect()?;
     running.add(&control)?;
     let request = Request::new(args.parallel, args.reverse, args.time, args.bytes);
@@ -117,16 +130,16 @@ fn ask_for_test(args: &PerfArgs, running: &Running, connector: &Connector<'_>) -
         data.push(channel);
     }
     let sends = !args.reverse;
-    let mut report = measure::test(args, running, &mut control, &data, &request, sends)?;
+    let mut report = how.test(&mut control, &data, &request, sends)?;
     let result: Report = receive_line(&mut control)?;
     report.peer = Some(Box::new(result));
     control.close().ok();
     output::emit(args.json, &report, Report::show)
 }
 
-fn raw(args: &PerfArgs, running: &Running, channel: Channel) -> Result<()> {
-    let report = measure::raw(args, running, channel)?;
-    output::emit(args.json, &report, Report::show)
+fn raw(how: &Measurement<'_>, channel: Channel) -> Result<()> {
+    let report = how.raw(channel)?;
+    output::emit(how.args.json, &report, Report::show)
 }
 
 /// The error for a peer that did not answer to a request as it should.

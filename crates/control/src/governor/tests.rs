@@ -93,3 +93,26 @@ fn another_law_begins_where_the_last_one_ended() {
     assert_eq!((knobs.window, knobs.period_ns), (300.0, 5_000.0));
     assert_eq!((knobs.ack_interval, knobs.rto, knobs.timer), (0, None, None));
 }
+
+/// Panics when it is asked how it is.
+#[derive(Debug)]
+struct Shy;
+
+impl Law for Shy {
+    fn name(&self) -> &'static str {
+        "shy"
+    }
+
+    fn state(&self) -> &'static str {
+        panic!("none of your business")
+    }
+}
+
+#[test]
+fn a_law_is_described_until_it_fails() {
+    assert_eq!(after(|_| {}).describe(), ("puppet", ""));
+    assert_eq!(after(|_| panic!("no more")).describe(), ("", ""));
+    let mut shy = Governor::new(Box::new(Shy));
+    assert_eq!(shy.describe(), ("", ""));
+    assert_eq!(shy.failure(), Some("none of your business"));
+}

@@ -6,6 +6,14 @@ use super::font::{self, Weight};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Colour(pub u8, pub u8, pub u8);
 
+impl Colour {
+    /// Mixed with so much white, 0 to 1.
+    pub fn paler(self, white: f64) -> Colour {
+        let mix = |part: u8| (f64::from(part) * (1.0 - white) + 255.0 * white).round() as u8;
+        Colour(mix(self.0), mix(self.1), mix(self.2))
+    }
+}
+
 pub const WHITE: Colour = Colour(0xff, 0xff, 0xff);
 pub const INK: Colour = Colour(0x22, 0x22, 0x22);
 pub const FAINT_INK: Colour = Colour(0x5a, 0x5a, 0x5a);

@@ -2,7 +2,7 @@
 
 use super::canvas::{Anchor, Area, Canvas, Colour, FAINT_INK, INK, Lettering, Point, Shape, WHITE};
 use super::ticks::{Padding, Span, Ticks};
-use super::{Chart, Panels, Series, Style};
+use super::{Chart, Panels, Series, Strip, Style, strip};
 
 /// Width of all pictures, pixels.
 pub const WIDTH: f64 = 960.0;
@@ -13,14 +13,16 @@ const AMONG: f64 = 190.0;
 /// Height of the row of a thing that has a name.
 const NAMED: f64 = 34.0;
 /// Height of a row of the legend.
-const ROW: f64 = 23.0;
+pub const ROW: f64 = 23.0;
 /// Height of a line of small text.
 const LINE: f64 = 17.0;
 /// Room for a line of an upright title.
 pub const UPRIGHT_LINE: f64 = 19.0;
 /// What labels of references may take on the right.
 const REFERENCE_ROOM: f64 = 130.0;
-const SAMPLE: f64 = 34.0;
+pub const SAMPLE: f64 = 34.0;
+/// Height of the smallest column.
+const LEAST_COLUMN: f64 = 3.0;
 
 const FRAME: Colour = Colour(0x80, 0x80, 0x80);
 const GRID: Colour = Colour(0xe2, 0xe2, 0xe2);
@@ -68,15 +70,17 @@ pub fn chart(chart: &Chart) -> Canvas {
     let x = Span::of(&chart.x, xs(chart), Padding(0.01));
     // Things by name have a row each.
     let height = if chart.y.names.is_empty() { ALONE } else { chart.y.names.len() as f64 * NAMED };
-    draw(&chart.title, &chart.subtitle, std::slice::from_ref(chart), x, height)
+    draw((&chart.title, &chart.subtitle), std::slice::from_ref(chart), None, x, height)
 }
 
 /// Charts above each other.
 pub fn panels(panels: &Panels) -> Canvas {
     let axis = panels.charts.first().map(|chart| chart.x.clone()).unwrap_or_default();
-    let x = Span::of(&axis, panels.charts.iter().flat_map(xs), Padding(0.01));
+    let strip = panels.strip.as_ref();
+    let ends = strip.into_iter().flat_map(strip::ends);
+    let x = Span::of(&axis, panels.charts.iter().flat_map(xs).chain(ends), Padding(0.01));
     let height = if panels.charts.len() > 1 { AMONG } else { ALONE };
-    draw(&panels.title, &panels.subtitle, &panels.charts, x, height)
+    draw((&panels.title, &panels.subtitle), &panels.charts, strip, x, height)
 }
 
 fn xs(chart: &Chart) -> impl Iterator<Item = f64> {
@@ -109,7 +113,13 @@ pub fn draw_head(canvas: &mut Canvas, title: &str, subtitle: &str) -> f64 {
     y + 8.0
 }
 
-fn draw(title: &str, subtitle: &str, charts: &[Chart], x: Span, height: f64) -> Canvas {
+fn draw(
+    (title, subtitle): (&str, &str),
+    charts: &[Chart],
+    strip: Option<&Strip>,
+    x: Span,
+    height: f64,
+) -> Canvas {
     let mut canvas = Canvas::new(WIDTH, 0.0, title);
     let mut top = draw_head(&mut canvas, title, subtitle);
     let all: Vec<(&Chart, Span, Ticks)> = charts
@@ -122,9 +132,13 @@ fn draw(title: &str, subtitle: &str, charts: &[Chart], x: Span, height: f64) -> 
         .collect();
     // All fields begin and end at the same places, so that what happens at once is in line.
     let left = all.iter().map(|(_, _, ticks)| left_of(ticks, height)).fold(0.0, f64::max);
+    let left = strip.map_or(left, |strip| left.max(strip::left_of(strip)));
     let right = WIDTH - all.iter().map(|(chart, ..)| right_of(chart)).fold(0.0, f64::max);
     let x_axis = charts.first().map(|chart| &chart.x);
     let x_ticks = x_axis.map(|axis| x.ticks(axis, ((right - left) / 75.0) as usize));
+    if let Some(strip) = strip {
+        top = strip::draw(&mut canvas, strip, x, Area { left, top, right, bottom: top });
+    }
     for (chart, y, y_ticks) in &all {
         if charts.len() > 1 {
             for line in PANEL_TITLE.wrap(&chart.title, WIDTH - 2.0 * MARGIN) {
@@ -135,6 +149,9 @@ fn draw(title: &str, subtitle: &str, charts: &[Chart], x: Span, height: f64) -> 
         top = draw_legend(&mut canvas, chart, top) + 8.0;
         let area = Area { left, top, right, bottom: top + height };
         let field = Field { area, x, y: *y };
+        if let Some(strip) = strip {
+            strip::shade(&mut canvas, strip, x, area);
+        }
         if let Some(x_ticks) = &x_ticks {
             field.draw_grid(&mut canvas, x_ticks, y_ticks);
         }
@@ -192,12 +209,8 @@ fn draw_legend(canvas: &mut Canvas, chart: &Chart, top: f64) -> f64 {
         }
         let middle = y + ROW / 2.0;
         let look = Look::of(series, index);
-        if series.style != Style::Points {
-            look.draw_line(canvas, vec![(x, middle), (x + SAMPLE, middle)]);
-        }
-        if series.style != Style::Line {
-            look.draw_mark(canvas, (x + SAMPLE / 2.0, middle));
-        }
+        let sample = Area { left: x, top: middle - 6.0, right: x + SAMPLE, bottom: middle + 6.0 };
+        look.draw_sample(canvas, series.style, sample);
         canvas.text((x + SAMPLE + 8.0, middle + LABEL.drop()), text, LABEL);
         x += width + GAP;
         any = true;
@@ -321,6 +334,9 @@ impl Field {
 
     fn draw_series(&self, canvas: &mut Canvas, series: &Series, look: Look) {
         let places: Vec<Point> = series.points.iter().map(|point| self.place(*point)).collect();
+        if series.style == Style::Columns {
+            return self.draw_columns(canvas, &places, look);
+        }
         if series.style != Style::Points {
             for part in clipped(&places, self.area) {
                 look.draw_line(canvas, part);
@@ -331,12 +347,34 @@ impl Field {
         }
         // Marks that touch each other are a thick line.
         let every = match series.style {
-            Style::Line => return,
+            Style::Line | Style::Columns => return,
             Style::Both => places.len().div_ceil(40).max(1),
             Style::Points => 1,
         };
         for place in places.iter().step_by(every).filter(|place| self.holds(**place)) {
             look.draw_mark(canvas, *place);
+        }
+    }
+
+    fn draw_columns(&self, canvas: &mut Canvas, places: &[Point], look: Look) {
+        let Area { left, top, right, bottom } = self.area;
+        let zero = self.place((self.x.low, 0.0)).1;
+        // On a logarithmic axis zero lies nowhere.
+        let base = if zero.is_finite() { zero.clamp(top, bottom) } else { bottom };
+        let apart = places.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|dx| *dx > 0.0);
+        // Wide enough to be seen, and alone not wider than a thumb.
+        let half = apart.fold(24.0, f64::min).max(1.0) / 2.0;
+        for &(x, y) in places.iter().filter(|place| place.0.is_finite() && place.1.is_finite()) {
+            let (begin, end) = ((x - half).max(left), (x + half).min(right));
+            if begin >= end || y == base {
+                continue;
+            }
+            // One among thousands is seen all the same.
+            let y = if y < base { y.min(base - LEAST_COLUMN) } else { y.max(base + LEAST_COLUMN) };
+            let (high, low) = (y.min(base).max(top), y.max(base).min(bottom));
+            if high < low {
+                canvas.fill(Area { left: begin, top: high, right: end, bottom: low }, look.colour);
+            }
         }
     }
 
@@ -377,6 +415,21 @@ impl Look {
 
     fn draw_line(&self, canvas: &mut Canvas, points: Vec<Point>) {
         canvas.path(points, self.colour, 2.0, self.dashed.then_some([7.0, 4.0]));
+    }
+
+    /// What stands for the series in a legend.
+    fn draw_sample(&self, canvas: &mut Canvas, style: Style, area: Area) {
+        let Area { left, top, right, bottom } = area;
+        let middle = (top + bottom) / 2.0;
+        if style == Style::Columns {
+            return canvas.fill(area, self.colour);
+        }
+        if style != Style::Points {
+            self.draw_line(canvas, vec![(left, middle), (right, middle)]);
+        }
+        if style != Style::Line {
+            self.draw_mark(canvas, ((left + right) / 2.0, middle));
+        }
     }
 
     /// Hollow if dashed.
@@ -470,7 +523,7 @@ fn segment_within(from: Point, to: Point, area: Area) -> Option<(Point, Point)> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Axis, Figure, Reference};
+    use super::super::{Axis, Figure, Reference, Row, Spell};
     use super::*;
 
     fn example() -> Chart {
@@ -603,6 +656,74 @@ mod tests {
         // What they share is written once.
         let named = |(text, _): &(String, Area)| text == "time (s)";
         assert_eq!(texts(&canvas).iter().filter(|text| named(text)).count(), 1);
+    }
+
+    fn strip(rows: usize) -> Strip {
+        let spells = [(0.0, 1.5, 0), (1.5, 2.0, 1)];
+        let spells = spells.map(|(from, to, kind)| Spell { from, to, kind });
+        let row = |number| Row { name: format!("row {number}"), spells: spells.into() };
+        Strip {
+            title: "state".into(),
+            kinds: vec!["slow start".into(), "avoidance".into()],
+            rows: (1..=rows).map(row).collect(),
+        }
+    }
+
+    #[test]
+    fn what_held_meanwhile_is_in_line_with_the_curves() {
+        let boxes = |rows| {
+            let charts = vec![example(); 2];
+            let strip = Some(strip(rows));
+            let canvas = panels(&Panels { charts, strip, ..Panels::default() });
+            assert_readable(&canvas);
+            let named = |name: &str| texts(&canvas).iter().any(|(text, _)| text == name);
+            assert!(named("state") && named("avoidance") && named("row 1"));
+            let boxes = canvas.shapes.iter().filter_map(|shape| match shape {
+                Shape::Box { area, .. } => Some(*area),
+                _ => None,
+            });
+            // Behind the background and two colours of the legend.
+            boxes.skip(3).collect::<Vec<Area>>()
+        };
+        // Two bars, and the same behind each of the charts.
+        let one = boxes(1);
+        assert_eq!(one.len(), 2 * 3, "{one:?}");
+        for pair in one.chunks(2) {
+            assert_eq!((pair[0].left, pair[0].right), (one[0].left, one[0].right));
+            assert_eq!(pair[0].right, pair[1].left);
+        }
+        assert!(one[2].height() > 100.0);
+        assert_eq!(boxes(3).len(), 2 * 3, "with several rows nothing is shaded");
+    }
+
+    #[test]
+    fn columns_stand_on_zero() {
+        let columns = |y: Axis, points: &[(f64, f64)]| {
+            let series = vec![Series::columns("", points.to_vec())];
+            let chart = chart(&Chart {
+                x: Axis::linear("", "").between(0.0, 4.0),
+                y,
+                series,
+                ..Chart::default()
+            });
+            let fills = chart.shapes.iter().skip(1).filter_map(|shape| match shape {
+                Shape::Box { area, .. } => Some(*area),
+                _ => None,
+            });
+            fills.collect::<Vec<Area>>()
+        };
+        let linear = Axis::linear("", "").between(-1.0, 3.0);
+        let found = columns(linear, &[(1.0, 2.0), (2.0, -1.0), (3.0, 0.0), (3.5, f64::NAN)]);
+        let [up, down] = found[..] else { panic!("{found:?}") };
+        assert_eq!(up.bottom, down.top);
+        assert!((up.height() / down.height() - 2.0).abs() < 1e-9);
+        let log = Axis::log("", "").between(1.0, 100.0);
+        let found = columns(log, &[(1.0, 10.0), (3.0, 100.0)]);
+        assert!((found[1].height() / found[0].height() - 2.0).abs() < 1e-9, "{found:?}");
+        assert_eq!(found[0].bottom, found[1].bottom);
+        let small = columns(Axis::linear("", "").between(0.0, 1e6), &[(1.0, 1.0), (2.0, 0.0)]);
+        let [one] = small[..] else { panic!("{small:?}") };
+        assert_eq!(one.height(), LEAST_COLUMN);
     }
 
     #[test]

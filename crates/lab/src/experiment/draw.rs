@@ -254,7 +254,7 @@ fn over_time(chart: &ChartSpec, report: &Report) -> Figure {
         return Figure::from(Chart { subtitle, ..panel(chart.title.clone(), "") });
     }
     let charts = chart.panels.iter().map(|prefix| panel(prefix.clone(), prefix)).collect();
-    Figure::from(Panels { title: chart.title.clone(), subtitle, charts })
+    Figure::from(Panels { title: chart.title.clone(), subtitle, charts, ..Panels::default() })
 }
 
 /// The middle of each sample interval, and the throughput in whole packets.
