@@ -51,7 +51,7 @@ pub struct RunArgs {
     common: CommonArgs,
 }
 
-/// Make one page of all experiments, published and measured side by side, and of all laws' certificates.
+/// Make one page of all experiments, published and measured side by side, and all certificates.
 ///
 /// Runs what has no result in the folder yet. A result of the reduced version counts with
 /// `--quick` only.

@@ -15,6 +15,9 @@ use crate::exit::interrupted;
 use crate::output;
 use crate::progress::{self, Progress, stop_flag};
 
+/// Laws beside each other in a table for a terminal.
+const SIDE_BY_SIDE: usize = 6;
+
 /// Put control laws through one battery: a page of scores, a picture as SVG and PNG, a table as CSV
 /// and JSON.
 ///
@@ -52,13 +55,15 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
         for certificate in certificates {
             writeln!(out, "{}", certificate.text())?;
         }
-        if let [certificate] = certificates.as_slice() {
+        if certificates.len() > 1 {
+            for part in certificates.chunks(SIDE_BY_SIDE) {
+                let tables = overview(part).tables;
+                tables.iter().try_for_each(|table| writeln!(out, "{}", table.text()))?;
+            }
+        }
+        // The items are the same for all.
+        if let Some(certificate) = certificates.first() {
             writeln!(out, "{}", certificate.legend())?;
-        } else {
-            let overview = overview(certificates);
-            overview.tables.iter().try_for_each(|table| writeln!(out, "{}", table.text()))?;
-            overview.notes.iter().try_for_each(|note| writeln!(out, "{note}"))?;
-            writeln!(out)?;
         }
         writeln!(out, "{} files in {}", files.len(), args.common.out.display())
     })

@@ -7,8 +7,10 @@ use crate::report::Outcome;
 use crate::table::{Cell, Column, Table};
 
 const OVERALL: &str = "overall";
+/// Laws beside each other in a map, which leave their names room.
+const SIDE_BY_SIDE: usize = 8;
 
-/// What the battery has shown of these laws: a map of scores, and a table of scores and measurements,
+/// What the battery has shown of these laws: maps of scores, and a table of scores and measurements,
 /// items below each other and laws beside each other.
 pub fn overview(certificates: &[Certificate]) -> Outcome {
     let items = items(certificates);
@@ -29,7 +31,7 @@ pub fn overview(certificates: &[Certificate]) -> Outcome {
                 worth nothing. No law can have all points: what is gained in one item is often lost \
                 in another."
             .into(),
-        charts: vec![map(certificates, &items)],
+        charts: certificates.chunks(SIDE_BY_SIDE).map(|part| map(part, &items)).collect(),
         tables: vec![table(certificates, &items)],
         notes,
         quick,
@@ -123,6 +125,15 @@ mod tests {
             (Some(99.6), None, Some(49.9))
         );
         assert!(outcome.notes.contains(&"start: what start means.".to_owned()));
+    }
+
+    #[test]
+    fn many_laws_have_several_maps() {
+        let many: Vec<Certificate> = (0..9).map(|n| certificate(&format!("law{n}"))).collect();
+        let outcome = overview(&many);
+        assert_eq!((outcome.charts.len(), outcome.tables.len()), (2, 1));
+        let Figure::Grid(last) = &outcome.charts[1] else { panic!("no map") };
+        assert_eq!(last.x.names, ["law8"]);
     }
 
     #[test]
