@@ -1,10 +1,14 @@
-//! `farhaul lab`: published figures and tables, measured again.
+//! `farhaul lab`: published figures and tables, measured again; certificates of control laws.
+
+mod certify;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
 use farhaul_base::names::nearest;
+use farhaul_lab::certificate::overview;
 use farhaul_lab::experiment::{Experiment, Options, catalogue};
 use farhaul_lab::report::{self, Outcome, Verdict};
 use farhaul_lab::sweep;
@@ -15,11 +19,12 @@ use crate::exit::{Failed, Usage, interrupted};
 use crate::output;
 use crate::progress::{self, Progress, stop_flag};
 
-/// Repeat published experiments and compare.
+/// Repeat published experiments and compare; put control laws to the test.
 #[derive(Subcommand, Debug)]
 pub enum LabCommand {
     List(ListArgs),
     Run(RunArgs),
+    Certify(certify::CertifyArgs),
     Report(ReportArgs),
 }
 
@@ -46,9 +51,9 @@ pub struct RunArgs {
     common: CommonArgs,
 }
 
-/// Make one page of all experiments, published and measured side by side.
+/// Make one page of all experiments, published and measured side by side, and all certificates.
 ///
-/// Runs those that have no result in the folder yet. A result of the reduced version counts with
+/// Runs what has no result in the folder yet. A result of the reduced version counts with
 /// `--quick` only.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
@@ -73,6 +78,12 @@ struct CommonArgs {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+impl CommonArgs {
+    fn options<'a>(&self, stop: &'a AtomicBool) -> Options<'a> {
+        Options { quick: self.quick, jobs: self.jobs.unwrap_or_else(sweep::processors), stop }
+    }
 }
 
 /// An experiment as it is listed.
@@ -104,6 +115,7 @@ pub fn run(command: &LabCommand) -> Result<()> {
             let summary = run_all(&chosen, &args.common)?;
             finish(summary, &args.common)
         }
+        LabCommand::Certify(args) => certify::run(args),
         LabCommand::Report(args) => make_report(args),
     }
 }
@@ -157,8 +169,7 @@ fn choose(ids: &[String]) -> Result<Vec<Experiment>> {
 fn run_all(chosen: &[Experiment], args: &CommonArgs) -> Result<Summary> {
     make_folder(&args.out)?;
     let stop = stop_flag();
-    let jobs = args.jobs.unwrap_or_else(sweep::processors);
-    let options = Options { quick: args.quick, jobs, stop: &stop };
+    let options = args.options(&stop);
     let mut summary = Summary { outcomes: Vec::new(), files: Vec::new(), page: None };
     for experiment in chosen {
         let outcome = run_one(experiment, &options)?;
@@ -214,6 +225,9 @@ fn make_report(args: &ReportArgs) -> Result<()> {
     summary.outcomes.append(&mut outcomes);
     let order: Vec<String> = catalogue().into_iter().map(|experiment| experiment.id).collect();
     summary.outcomes.sort_by_key(|outcome| order.iter().position(|id| *id == outcome.id));
+    let certificates = certify::all(common, args.rerun)?;
+    summary.files.extend(certificates.files);
+    summary.outcomes.push(overview(&certificates.certificates));
     let path = common.out.join("report.html");
     let page = report::page("Published and measured", &summary.outcomes);
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;

@@ -25,10 +25,24 @@ fn ids(directory: &Path) -> Vec<String> {
     listed.as_array().expect("a list").iter().map(id).collect()
 }
 
-/// A folder with a result of each experiment, none of which was ever run.
+/// The names of all laws.
+fn laws(directory: &Path) -> Vec<String> {
+    let listed = ran::json(directory, "cc", &["list", "--json"]);
+    let name = |one: &Value| one["name"].as_str().expect("a name").to_owned();
+    listed["laws"].as_array().expect("a list").iter().map(name).collect()
+}
+
+/// A folder with a result of each experiment and a certificate of each law, none of which was ever
+/// run.
 fn stored() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     ids(folder.path()).iter().for_each(|id| store(folder.path(), id, &json!({})));
+    for law in laws(folder.path()) {
+        let item = json!({"name": "stored item", "measured": 12.5, "score": 77});
+        let certificate = json!({"law": law, "overall": 77, "items": [item]});
+        let path = folder.path().join(format!("certificate-{law}.json"));
+        fs::write(path, certificate.to_string()).expect("a file");
+    }
     folder
 }
 
@@ -167,4 +181,80 @@ fn a_reduced_result_is_not_taken_for_the_whole_one() {
     };
     assert_eq!(title(&["report", "--out", ".", "--json", "--quick"]), "stored");
     assert_ne!(title(&["report", "--out", ".", "--json"]), "stored");
+}
+
+#[test]
+fn a_certificate_leaves_its_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let law = "udt:window=8,noisy=true";
+    let args = ["certify", "--cc", law, "--quick", "--out", "here"];
+    let certified = json(folder.path(), &[&args[..], &["--json"]].concat());
+    let certificates = certified["certificates"].as_array().expect("a list");
+    let [certificate] = certificates.as_slice() else { panic!("{certified}") };
+    assert_eq!((&certificate["law"], &certificate["quick"]), (&law.into(), &true.into()));
+    assert_eq!(certificate["command"], format!("farhaul lab certify --cc {law} --quick"));
+    for key in ["summary", "source"] {
+        assert!(certificate[key].as_str().is_some_and(|text| !text.is_empty()), "{certificate}");
+    }
+    let items = certificate["items"].as_array().expect("a list");
+    assert!(items.len() > 10, "{certificate}");
+    let points = |value: &Value| value.as_f64().is_some_and(|p| (0.0..=100.0).contains(&p));
+    assert!(points(&certificate["overall"]), "{certificate}");
+    for item in items {
+        assert!(points(&item["score"]), "{item}");
+        assert!(item["measured"].is_number() || item["measured"].is_null(), "{item}");
+        assert!(item["best"].is_number() && item["worst"].is_number(), "{item}");
+        assert!(["name", "what", "unit"].iter().all(|key| item[key].is_string()), "{item}");
+    }
+    let stem = "here/certificate-udt-window_8-noisy_true";
+    let files = ["json", "csv", "svg", "png"].map(|ending| format!("{stem}.{ending}"));
+    assert_eq!(certified["files"], json!(files));
+    let read = || files.each_ref().map(|file| fs::read(folder.path().join(file)).expect("a file"));
+    let before = read();
+    assert!(before.iter().all(|data| !data.is_empty()));
+    // The page for people; and the same bytes again.
+    let page = lab(folder.path(), &args);
+    assert_eq!(page.code, Some(0), "{}", page.errors);
+    assert!(page.out.starts_with(&format!("{law}: ")) && page.out.contains('█'), "{}", page.out);
+    for item in items {
+        assert!(page.out.contains(item["what"].as_str().expect("text")), "{item}: {}", page.out);
+    }
+    assert!(before == read(), "not the same bytes");
+}
+
+#[test]
+fn a_law_that_is_not_there_gets_no_certificate() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (law, message) in [
+        ("cubik", "no congestion control law is named 'cubik'; did you mean 'cubic'?"),
+        ("cubic:d=1", "law 'cubic' has no parameter 'd'"),
+    ] {
+        let ended = lab(folder.path(), &["certify", "--cc", law]);
+        assert_eq!(ended.code, Some(2), "{}", ended.errors);
+        assert!(ended.errors.contains(message), "{}", ended.errors);
+    }
+    for args in [&["certify"][..], &["certify", "--all", "--cc", "udt"]] {
+        assert_eq!(lab(folder.path(), args).code, Some(2), "{args:?}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+}
+
+#[test]
+fn a_report_has_all_certificates() {
+    let folder = stored();
+    let report = json(folder.path(), &["report", "--out", ".", "--json"]);
+    let outcomes = report["outcomes"].as_array().expect("a list");
+    let certificates = outcomes.iter().find(|one| one["id"] == "certificates").expect("them");
+    let columns = certificates["tables"][0]["columns"].as_array().expect("a table");
+    let names: Vec<&str> = columns.iter().filter_map(|column| column["name"].as_str()).collect();
+    assert_eq!(names[1..], laws(folder.path()));
+    let page = fs::read_to_string(folder.path().join("report.html")).expect("a page");
+    let count = laws(folder.path()).len();
+    assert_eq!(page.matches("<td>77 (12.5)</td>").count(), count);
+    // One that is missing is made.
+    let path = folder.path().join("certificate-blast.json");
+    fs::remove_file(&path).expect("it is there");
+    json(folder.path(), &["report", "--out", ".", "--json", "--quick"]);
+    let made: Value = serde_json::from_slice(&fs::read(&path).expect("a file")).expect("JSON");
+    assert!(made["items"].as_array().is_some_and(|items| items.len() > 10), "{made}");
 }

@@ -140,11 +140,12 @@ fn the_round_trip_is_found_behind_a_full_queue() {
     let mut run = Run::new(&link(8.0), "reno", 1, 1).run(2);
     let (now, a) = (run.net.now, run.flows[0].0);
     assert!(run.net.hosts[A].endpoint.set_law(now, a, &"bbr".parse().unwrap()));
-    let mut run = run.run(10);
+    let mut run = run.run(25);
     let filled = run.seen.drain(..200).map(|seen| seen.queue).fold(0.0, f64::max);
     assert!(filled > 3.0, "{filled}");
-    run.seen.drain(..200);
-    assert!(run.mean_queue() < 0.3, "{}", run.mean_queue());
+    // The queue itself looks like the path until it is probed: that takes its time.
+    run.seen.drain(..1_500);
+    assert!(run.mean_queue() < 0.5, "{} {:?}", run.mean_queue(), run.states());
 }
 
 #[test]

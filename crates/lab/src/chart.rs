@@ -1,12 +1,13 @@
-//! Figures: curves, heat maps and panels above each other, as SVG and as PNG.
+//! Figures: curves, heat maps, bars and panels above each other, as SVG and as PNG.
 //!
 //! Both forms are drawn from one list of shapes, with the metrics of an embedded font. They are the
 //! same bytes for the same data. Legends and labels lie outside the data.
 
 use serde::{Deserialize, Serialize};
 
-use crate::number::{list_or_nan, pairs_or_nan};
+use crate::number::{list_or_nan, or_nan, pairs_or_nan};
 
+mod bars;
 mod canvas;
 mod font;
 mod grid;
@@ -26,6 +27,8 @@ pub enum Figure {
     Grid(Grid),
     /// Charts above each other.
     Panels(Panels),
+    /// Bars from the left to the right.
+    Bars(Bars),
 }
 
 /// Curves and points over common axes.
@@ -132,9 +135,9 @@ pub struct Grid {
     pub title: String,
     /// Under what conditions; may be empty.
     pub subtitle: String,
-    /// What runs to the right; its range is not used.
+    /// What runs to the right; its range is not used. Where it has names, values are their numbers.
     pub x: Axis,
-    /// What runs upwards; its range is not used.
+    /// What runs upwards; the same holds for it.
     pub y: Axis,
     /// Values of x, ascending.
     pub xs: Vec<f64>,
@@ -194,6 +197,35 @@ pub struct Spell {
     pub to: f64,
     /// Which of the strip's kinds held.
     pub kind: usize,
+}
+
+/// Values of things by name, each a bar from the left to the right.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bars {
+    /// What is seen.
+    pub title: String,
+    /// Under what conditions; may be empty.
+    pub subtitle: String,
+    /// What the values are; its range is what a bar may span.
+    pub value: Axis,
+    /// From the top to the bottom.
+    pub bars: Vec<Bar>,
+}
+
+/// A row of [`Bars`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bar {
+    /// What it is about.
+    pub name: String,
+    /// How long it is. What is no number has none.
+    #[serde(deserialize_with = "or_nan")]
+    pub value: f64,
+    /// What else is said, at the end of its row; may be empty.
+    pub note: String,
+    /// Whether it stands out, as a sum of others does.
+    pub strong: bool,
 }
 
 impl Axis {
@@ -286,6 +318,12 @@ impl From<Panels> for Figure {
     }
 }
 
+impl From<Bars> for Figure {
+    fn from(bars: Bars) -> Self {
+        Figure::Bars(bars)
+    }
+}
+
 impl Figure {
     /// What is seen.
     pub fn title(&self) -> &str {
@@ -293,6 +331,7 @@ impl Figure {
             Figure::Chart(chart) => &chart.title,
             Figure::Grid(grid) => &grid.title,
             Figure::Panels(panels) => &panels.title,
+            Figure::Bars(bars) => &bars.title,
         }
     }
 
@@ -311,6 +350,7 @@ impl Figure {
             Figure::Chart(chart) => panel::chart(chart),
             Figure::Grid(grid) => grid::grid(grid),
             Figure::Panels(panels) => panel::panels(panels),
+            Figure::Bars(bars) => bars::bars(bars),
         }
     }
 }

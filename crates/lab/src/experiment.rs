@@ -13,12 +13,12 @@
 //! | `catalogue.rs` | all experiments |
 
 mod catalogue;
-mod data;
+pub(crate) mod data;
 mod draw;
 mod equation;
 mod judge;
 pub(crate) mod metric;
-mod well_formed;
+pub(crate) mod well_formed;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

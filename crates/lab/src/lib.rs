@@ -1,11 +1,12 @@
 //! The laboratory: published experiments run again, and what they have shown.
 //!
 //! - [`experiment`]: experiments as files of data, run and judged;
+//! - [`certificate`]: a control law put through a fixed battery and given scores;
 //! - [`sweep`]: runs all points of a plan on all processors, and makes tables and curves of them;
 //! - [`relay`]: runs a plan on real sockets;
 //! - [`quantity`]: values of scenarios as numbers;
 //! - [`statistics`]: means and intervals of confidence;
-//! - [`chart`]: curves, heat maps and panels as SVG and PNG;
+//! - [`chart`]: curves, heat maps, bars and panels as SVG and PNG;
 //! - [`table`]: tables as text, CSV and HTML;
 //! - [`report`]: what an experiment has shown, its files and the page about all of them.
 //!
@@ -31,6 +32,7 @@
 //! assert_eq!(&figure.png()[1..4], b"PNG");
 //! ```
 
+pub mod certificate;
 pub mod chart;
 pub mod experiment;
 mod number;

@@ -197,7 +197,7 @@ impl Outcome {
 }
 
 impl FileError {
-    fn io(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         FileError::Io { path: path.to_owned(), source }
     }
 }

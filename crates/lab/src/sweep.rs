@@ -60,7 +60,7 @@ pub(crate) fn groups(measured: &[Measured]) -> impl Iterator<Item = &[Measured]>
 pub struct Progress {
     /// Runs that have ended, and all of them.
     pub runs: (u64, u64),
-    /// The share of the time to simulate that has been simulated, 0 to 1.
+    /// The share of what is to be simulated that has been, 0 to 1: each run counts as much as another.
     pub share: f64,
     /// Simulated seconds a second of wall time.
     pub speed_up: f64,
@@ -82,17 +82,43 @@ pub fn run(
     watch: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
 ) -> Option<Vec<Measured>> {
+    let tasks: Vec<(&Plan, u64)> = points.iter().map(|point| (plan, *point)).collect();
+    let mut results = run_tasks(&tasks, jobs, watch, stop)?;
+    results.sort_by_key(|measured| measured.point);
+    Some(results)
+}
+
+/// As [`run`], of all points of several plans; what each of them has given.
+pub(crate) fn run_plans(
+    plans: &[Plan],
+    jobs: usize,
+    watch: &(dyn Fn(Progress) + Sync),
+    stop: &AtomicBool,
+) -> Option<Vec<Vec<Measured>>> {
+    let points = |plan| (0..Plan::points(plan)).map(move |point| (plan, point));
+    let tasks: Vec<(&Plan, u64)> = plans.iter().flat_map(points).collect();
+    let mut results = run_tasks(&tasks, jobs, watch, stop)?.into_iter();
+    Some(plans.iter().map(|plan| results.by_ref().take(plan.points() as usize).collect()).collect())
+}
+
+/// Runs points of plans; what each has given, in their order.
+fn run_tasks(
+    tasks: &[(&Plan, u64)],
+    jobs: usize,
+    watch: &(dyn Fn(Progress) + Sync),
+    stop: &AtomicBool,
+) -> Option<Vec<Measured>> {
     let shared = Shared {
-        plan,
-        points,
+        tasks,
         next: AtomicU64::new(0),
         ended: AtomicU64::new(0),
         simulated: AtomicU64::new(0),
+        parts: AtomicU64::new(0),
         began: Instant::now(),
         results: Mutex::new(Vec::new()),
     };
     std::thread::scope(|scope| {
-        for _ in 1..jobs.clamp(1, points.len().max(1)) {
+        for _ in 1..jobs.clamp(1, tasks.len().max(1)) {
             scope.spawn(|| shared.work(watch, stop));
         }
         shared.work(watch, stop);
@@ -101,34 +127,39 @@ pub fn run(
         return None;
     }
     let mut results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|measured| measured.point);
-    Some(results)
+    results.sort_by_key(|(index, _)| *index);
+    Some(results.into_iter().map(|(_, measured)| measured).collect())
 }
+
+/// Of a run, in what is counted of the share that has been simulated.
+const PARTS: f64 = 1e9;
 
 /// What the threads share.
 struct Shared<'a> {
-    plan: &'a Plan,
-    points: &'a [u64],
-    /// The first of `points` that nobody has taken.
+    tasks: &'a [(&'a Plan, u64)],
+    /// The first of `tasks` that nobody has taken.
     next: AtomicU64,
     ended: AtomicU64,
     /// Nanoseconds of simulated time.
     simulated: AtomicU64,
+    /// What has been simulated of the runs: each has [`PARTS`], however long it is.
+    parts: AtomicU64,
     began: Instant,
-    results: Mutex<Vec<Measured>>,
+    /// With their places among the tasks.
+    results: Mutex<Vec<(usize, Measured)>>,
 }
 
 impl Shared<'_> {
     fn work(&self, watch: &(dyn Fn(Progress) + Sync), stop: &AtomicBool) {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed) as usize;
-            let Some(&number) = self.points.get(index) else { return };
+            let Some(&(plan, number)) = self.tasks.get(index) else { return };
             // The plan has been checked at every point when it was read.
-            let Ok(point) = self.plan.point(number) else { return };
+            let Ok(point) = plan.point(number) else { return };
             let Some(report) = self.run_one(&point, watch, stop) else { return };
             let measured = Measured { point: number, values: point.values, report };
             self.ended.fetch_add(1, Ordering::Relaxed);
-            self.results.lock().unwrap_or_else(PoisonError::into_inner).push(measured);
+            self.results.lock().unwrap_or_else(PoisonError::into_inner).push((index, measured));
         }
     }
 
@@ -147,14 +178,15 @@ impl Shared<'_> {
                 return None;
             }
             let (simulated, whole) = run.progress();
-            let new = (simulated - before).as_nanos() as u64;
+            let new = simulated - before;
             before = simulated;
+            let part = (new.as_secs_f64() / whole.as_secs_f64().max(1e-9) * PARTS) as u64;
+            let parts = self.parts.fetch_add(part, Ordering::Relaxed) + part;
+            let new = new.as_nanos() as u64;
             let all = Duration::from_nanos(self.simulated.fetch_add(new, Ordering::Relaxed) + new);
-            // All runs are taken to be as long as this one.
-            let expected = whole.as_secs_f64() * self.points.len() as f64;
             watch(Progress {
-                runs: (self.ended.load(Ordering::Relaxed), self.points.len() as u64),
-                share: (all.as_secs_f64() / expected).min(1.0),
+                runs: (self.ended.load(Ordering::Relaxed), self.tasks.len() as u64),
+                share: (parts as f64 / PARTS / self.tasks.len() as f64).min(1.0),
                 speed_up: all.as_secs_f64() / self.began.elapsed().as_secs_f64().max(1e-9),
             });
         }

@@ -77,7 +77,10 @@ fn values(grid: &Grid) -> impl Iterator<Item = f64> {
 
 /// The quantity's values at the places of their cells.
 fn ticks(axis: &Axis, values: &[f64]) -> Ticks {
-    let text = |value: &f64| written_with(*value, &axis.unit, 3);
+    let text = |value: &f64| match axis.names.get(*value as usize) {
+        Some(name) => name.clone(),
+        None => written_with(*value, &axis.unit, 3),
+    };
     let major = values.iter().enumerate().map(|(place, v)| (place as f64, text(v))).collect();
     // Seconds stand beside each number.
     let unit = if axis.unit == "s" { "" } else { &axis.unit };
@@ -232,6 +235,15 @@ mod tests {
         };
         let text = Figure::from(ratio).svg();
         assert!(text.contains(">0.0123<") && text.contains(">56.8<"), "{text}");
+    }
+
+    #[test]
+    fn things_by_name_have_rows_and_columns() {
+        let named = |names: [&str; 2]| Axis::named(names.map(str::to_owned).into());
+        let (xs, ys) = (vec![0.0, 1.0], vec![0.0, 1.0]);
+        let grid = Grid { x: named(["one", "two"]), y: named(["a", "b"]), xs, ys, ..example() };
+        let text = Figure::from(grid).svg();
+        assert!([">one<", ">two<", ">a<", ">b<"].iter().all(|name| text.contains(name)), "{text}");
     }
 
     #[test]

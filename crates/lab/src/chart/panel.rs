@@ -38,7 +38,7 @@ const NOTE: Lettering = Lettering::new(12.0, REFERENCE);
 
 /// Colours that the colour-blind can tell apart too (Okabe and Ito, 2008), without the yellow that
 /// is lost on white; after those seven, wine, olive (Tol, 2021) and grey.
-const PALETTE: [Colour; 10] = [
+pub const PALETTE: [Colour; 10] = [
     Colour(0x00, 0x72, 0xb2),
     Colour(0xd5, 0x5e, 0x00),
     Colour(0x00, 0x9e, 0x73),
@@ -522,7 +522,7 @@ fn segment_within(from: Point, to: Point, area: Area) -> Option<(Point, Point)> 
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::super::{Axis, Figure, Reference, Row, Spell};
     use super::*;
 
@@ -558,7 +558,8 @@ mod tests {
         canvas.shapes.iter().filter_map(upright).collect()
     }
 
-    fn assert_readable(canvas: &Canvas) {
+    /// That all texts are inside and none is over another.
+    pub fn assert_readable(canvas: &Canvas) {
         let texts = texts(canvas);
         for (index, (text, a)) in texts.iter().enumerate() {
             assert!(

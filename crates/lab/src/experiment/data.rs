@@ -146,7 +146,7 @@ pub(super) struct CheckSpec {
 /// A version of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Version {
+pub(crate) enum Version {
     Full,
     Reduced,
 }
@@ -298,26 +298,7 @@ impl Experiment {
 
     /// A version of a plan.
     pub(super) fn read_plan(&self, spec: &PlanSpec, version: Version) -> Result<Plan, String> {
-        let wrong = |error: &str| format!("plan '{}': {error}", spec.name);
-        let (scenario, like) = match (&spec.scenario, &spec.like) {
-            (Some(scenario), None) if spec.set.is_empty() => (Some(scenario), spec),
-            (None, Some(name)) => {
-                let like = self.plan.iter().find(|plan| plan.name == *name);
-                let like = like.ok_or_else(|| wrong(&format!("there is no plan '{name}'")))?;
-                (like.scenario.as_ref(), like)
-            }
-            _ => return Err(wrong("write 'scenario', or 'like' with 'set'")),
-        };
-        let scenario = scenario.ok_or_else(|| wrong("the plan that it is like is like another"))?;
-        let quick = if spec.quick.is_empty() { &like.quick } else { &spec.quick };
-        let quick = quick.iter().filter(|_| version == Version::Reduced);
-        let changes: Vec<(String, String)> = spec
-            .set
-            .iter()
-            .chain(quick)
-            .map(|(name, value)| (name.clone(), value.text()))
-            .collect();
-        Plan::parse(scenario, &changes, None).map_err(|problems| wrong(&problems.to_string()))
+        spec.read(&self.plan, version, &[])
     }
 
     /// The published numbers of that name; none if none are asked for.
@@ -357,6 +338,34 @@ impl Experiment {
     /// What that plan has given.
     pub(super) fn runs_of<'a>(&self, asked: Option<&String>, runs: &'a Runs) -> &'a [Measured] {
         self.plan_of(asked).and_then(|plan| runs.get(&plan.name)).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl PlanSpec {
+    /// A version of it; `all` are the plans that it may be like, and `values` go before those of
+    /// all variables.
+    pub(crate) fn read(
+        &self,
+        all: &[PlanSpec],
+        version: Version,
+        values: &[(String, String)],
+    ) -> Result<Plan, String> {
+        let wrong = |error: &str| format!("plan '{}': {error}", self.name);
+        let (scenario, like) = match (&self.scenario, &self.like) {
+            (Some(scenario), None) if self.set.is_empty() => (Some(scenario), self),
+            (None, Some(name)) => {
+                let like = all.iter().find(|plan| plan.name == *name);
+                let like = like.ok_or_else(|| wrong(&format!("there is no plan '{name}'")))?;
+                (like.scenario.as_ref(), like)
+            }
+            _ => return Err(wrong("write 'scenario', or 'like' with 'set'")),
+        };
+        let scenario = scenario.ok_or_else(|| wrong("the plan that it is like is like another"))?;
+        let quick = if self.quick.is_empty() { &like.quick } else { &self.quick };
+        let quick = quick.iter().filter(|_| version == Version::Reduced);
+        let own = self.set.iter().chain(quick).map(|(name, value)| (name.clone(), value.text()));
+        let changes: Vec<(String, String)> = own.chain(values.iter().cloned()).collect();
+        Plan::parse(scenario, &changes, None).map_err(|problems| wrong(&problems.to_string()))
     }
 }
 

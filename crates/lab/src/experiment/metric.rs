@@ -10,7 +10,7 @@ use crate::sweep::Measured;
 /// A measurement, as files name it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Metric {
+pub(crate) struct Metric {
     /// Its name in the file.
     pub name: String,
     what: What,
@@ -55,10 +55,17 @@ enum What {
     Window,
     /// `queue`: mean fill of the first link's, packets.
     Queue,
+    /// `peak_queue:L`: the largest fill of link L, packets, in the whole run.
+    PeakQueue(String),
     /// `drops`: of the first link, packets.
     Drops,
     /// `time_to:S`: seconds until the throughput first reaches the share S of the first link.
     TimeTo(f64),
+    /// `reach:S:T`: seconds from the instant T, in seconds, to the end of the first sample from which
+    /// on what arrives of all flows is the share S of the first link for a second, on average.
+    Reach(f64, f64),
+    /// `join:F:S`: the same from the start of the flow named F, of what arrives of it.
+    Join(String, f64),
     /// `tracking`: mean of 1 - |throughput - free| / free over the samples, free being what the
     /// flows of constant rate leave of the first link.
     Tracking,
@@ -73,7 +80,7 @@ enum What {
 
 /// What a measurement is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About<'a> {
+pub(crate) enum About<'a> {
     /// The flow of that name.
     Flow(&'a str),
     /// The flows whose names begin so.
@@ -86,8 +93,11 @@ impl TryFrom<String> for Metric {
     type Error = String;
 
     fn try_from(name: String) -> Result<Metric, String> {
-        let share =
-            |text: &str| text.parse().map_err(|_| format!("'{name}': write a share, as 0.9"));
+        let number = |text: &str, what: &str| {
+            let read = text.parse().ok().filter(|number: &f64| number.is_finite());
+            read.ok_or_else(|| format!("'{name}': write {what}"))
+        };
+        let share = |text: &str| number(text, "a share, as 0.9");
         let parts: Vec<&str> = name.split(':').collect();
         let what = match parts.as_slice() {
             ["throughput"] => What::Throughput,
@@ -109,8 +119,11 @@ impl TryFrom<String> for Metric {
             ["rtt"] => What::Rtt,
             ["window"] => What::Window,
             ["queue"] => What::Queue,
+            ["peak_queue", link] => What::PeakQueue((*link).into()),
             ["drops"] => What::Drops,
             ["time_to", text] => What::TimeTo(share(text)?),
+            ["reach", text, at] => What::Reach(share(text)?, number(at, "seconds, as 12.5")?),
+            ["join", flow, text] => What::Join((*flow).into(), share(text)?),
             ["tracking"] => What::Tracking,
             ["response_up", text] => What::ResponseUp(share(text)?),
             ["response_down", text] => What::ResponseDown(share(text)?),
@@ -123,27 +136,27 @@ impl TryFrom<String> for Metric {
 
 impl Metric {
     /// Its values for the runs that have one.
-    pub(super) fn sample<'a>(&self, runs: impl IntoIterator<Item = &'a Measured>) -> Vec<f64> {
+    pub(crate) fn sample<'a>(&self, runs: impl IntoIterator<Item = &'a Measured>) -> Vec<f64> {
         runs.into_iter().filter_map(|run| self.of(&run.report)).collect()
     }
 
     /// Its name as it may stand in a legend.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.name.replace(':', " ")
     }
 
     /// What it is about, if it names flows or a link.
-    pub(super) fn refers_to(&self) -> Vec<About<'_>> {
+    pub(crate) fn refers_to(&self) -> Vec<About<'_>> {
         match &self.what {
-            What::Flow(name) => vec![About::Flow(name)],
+            What::Flow(name) | What::Join(name, _) => vec![About::Flow(name)],
             What::Ratio(above, below) => vec![About::Flows(above), About::Flows(below)],
-            What::Utilisation(Some(link)) => vec![About::Link(link)],
+            What::Utilisation(Some(link)) | What::PeakQueue(link) => vec![About::Link(link)],
             _ => Vec::new(),
         }
     }
 
     /// Its value; none where there is nothing to measure.
-    pub(super) fn of(&self, report: &Report) -> Option<f64> {
+    pub(crate) fn of(&self, report: &Report) -> Option<f64> {
         let bulk = |flow: &&FlowReport| flow.transfers.is_none() && flow.protocol != "cbr";
         let flows: Vec<&FlowReport> = report.flows.iter().filter(bulk).collect();
         let packets = || flows.iter().map(|flow| flow.packet_throughput_bps).sum::<f64>() / 1e6;
@@ -213,8 +226,16 @@ impl Metric {
                 Some(in_flight / flows.len() as f64)
             }
             What::Queue => Some(link?.queue.mean),
+            What::PeakQueue(name) => {
+                Some(report.links.iter().find(|link| link.name == *name)?.queue.max as f64)
+            }
             What::Drops => Some(link?.drops as f64),
             What::TimeTo(share) => time_to(report, share * rate?),
+            What::Reach(share, from) => reach(report, &flows, *from, share * rate?),
+            What::Join(name, share) => {
+                let flow = report.flows.iter().find(|flow| flow.name == *name)?;
+                reach(report, &[flow], flow.start_s, share * rate?)
+            }
             What::Tracking => tracking(report, rate?),
             What::ResponseUp(share) => response(report, rate?, *share, true),
             What::ResponseDown(share) => response(report, rate?, *share, false),
@@ -267,6 +288,22 @@ fn time_to(report: &Report, rate: f64) -> Option<f64> {
     let reached = sums.iter().position(|sum| *sum >= rate)?;
     let start = report.flows.iter().map(|flow| flow.start_s).reduce(f64::min)?;
     Some((reached + 1) as f64 * report.sample_s - start)
+}
+
+/// Seconds from the instant `from` to the end of the first sample that, as the second it begins does
+/// on average, has `rate` of what arrives of the flows together.
+fn reach(report: &Report, flows: &[&FlowReport], from: f64, rate: f64) -> Option<f64> {
+    let mut sums = vec![0.0; flows.iter().map(|flow| flow.arrivals.len()).max()?];
+    for flow in flows {
+        flow.in_packets(&flow.arrivals).zip(&mut sums).for_each(|(sample, sum)| *sum += sample);
+    }
+    let second = (1.0 / report.sample_s).round().max(1.0) as usize;
+    // A hair's breadth is rounding.
+    let first = (from / report.sample_s - 1e-9).ceil().max(0.0) as usize;
+    let mut seconds = sums.get(first..)?.windows(second);
+    let reached = |second: &[f64]| second[0] >= rate && mean(second).is_some_and(|m| m >= rate);
+    let after = seconds.position(reached)?;
+    Some((first + after + 1) as f64 * report.sample_s - from)
 }
 
 /// What others leave free of a link of `rate`, and what the flows use of it, in the samples that
@@ -337,7 +374,17 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_no_measurement_is_told() {
-        for name in ["speed:", "shares", "flow", "ratio:a", "time_to", "response_up:x", ""] {
+        for name in [
+            "speed:",
+            "shares",
+            "flow",
+            "ratio:a",
+            "time_to",
+            "response_up:x",
+            "reach:1",
+            "reach:1:nan",
+            "",
+        ] {
             assert!(Metric::try_from(name.to_owned()).is_err(), "{name}");
         }
     }
@@ -345,7 +392,8 @@ pub(crate) mod tests {
     #[test]
     fn a_flow_or_link_that_is_not_there_has_no_value() {
         let report = one_flow();
-        for name in ["flow:ud", "ratio:udt:tcp", "ratio:tcp:udt", "utilisation:x", "tracking:x"] {
+        let names = ["flow:ud", "ratio:udt:tcp", "ratio:tcp:udt", "utilisation:x", "tracking:x"];
+        for name in names.into_iter().chain(["join:ud:0.5", "peak_queue:x"]) {
             let value = Metric::try_from(name.to_owned()).ok().and_then(|m| m.of(&report));
             assert_eq!(value, None, "{name}");
         }
@@ -372,5 +420,56 @@ pub(crate) mod tests {
         let sum = |series: &[f64]| series.iter().sum::<f64>();
         let flow = &report.flows[0];
         assert!((sum(&flow.arrivals) / sum(&flow.series) - 1.0).abs() < 0.02);
+    }
+
+    /// One flow, `udt`, of which so much has arrived in each sample of half a second.
+    fn arriving(arrivals: &[f64]) -> Report {
+        let mut report = one_flow();
+        let flow = &mut report.flows[0];
+        (flow.throughput_bps, flow.packet_throughput_bps) = (1.0, 1.0);
+        flow.arrivals = arrivals.iter().map(|share| share * 10e6).collect();
+        report.sample_s = 0.5;
+        report
+    }
+
+    #[test]
+    fn a_share_is_reached_once_it_is_held_for_a_second() {
+        let report = arriving(&[0.0, 0.95, 0.1, 0.92, 0.9, 0.2, 0.4, 0.8, 1.0]);
+        let value = |name: &str| metric(name).of(&report);
+        assert_eq!(value("reach:0.9:0"), Some(2.0));
+        assert_eq!(value("reach:0.9:1"), Some(1.0));
+        // Sample 4 does not hold it, and after sample 8 there is no whole second.
+        assert_eq!(value("reach:0.9:2"), None);
+        assert_eq!(value("reach:0.8:2"), Some(2.0));
+        // A sample that has begun by then does not count.
+        assert_eq!(value("reach:0.9:0.6"), Some(1.4));
+        assert_eq!(value("reach:0.9:100"), None);
+        assert_eq!(value("join:udt:0.9"), Some(2.0));
+    }
+
+    #[test]
+    fn a_flow_joins_from_its_start_on() {
+        let mut report = arriving(&[0.0, 0.0, 0.0, 0.1, 0.4, 0.5]);
+        report.flows[0].start_s = 1.0;
+        let mut other = report.flows[0].clone();
+        other.name = "other".into();
+        other.arrivals = [1.0, 1.0, 0.9, 0.8, 0.6, 0.5].map(|share| share * 10e6).into();
+        report.flows.insert(0, other);
+        assert_eq!(metric("join:udt:0.4").of(&report), Some(1.5));
+        assert_eq!(metric("join:udt:0.6").of(&report), None);
+        // All flows together.
+        assert_eq!(metric("reach:0.9:0").of(&report), Some(0.5));
+    }
+
+    #[test]
+    fn the_largest_queue_is_that_of_the_link() {
+        let mut report = one_flow();
+        let mut other = report.links[0].clone();
+        other.name = "access".into();
+        other.queue.max = 77;
+        report.links.push(other);
+        assert_eq!(metric("peak_queue:access").of(&report), Some(77.0));
+        let own = report.links[0].queue.max as f64;
+        assert_eq!(metric("peak_queue:l").of(&report), Some(own));
     }
 }

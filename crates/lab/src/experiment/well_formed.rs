@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use farhaul_sim::Plan;
+
 use super::data::{
-    Bounds, ChartKind, ChartSpec, CheckSpec, Experiment, Ground, Numbers, PlanSpec, TableSpec,
-    Value, Version,
+    Bounds, ChartKind, ChartSpec, CheckSpec, Experiment, Ground, Numbers, TableSpec, Value, Version,
 };
 use super::judge::matches;
 use super::metric::{About, Metric};
 use crate::relay;
 
 /// What checks, charts and tables may refer to in a version of a plan.
-struct Names {
+pub(crate) struct Names {
     /// The swept variables with their values, at each point.
     points: Vec<Vec<(String, String)>>,
     flows: BTreeSet<String>,
@@ -34,7 +35,7 @@ struct Form<'a> {
 pub(super) fn check(experiment: &Experiment, version: Version) -> Result<(), String> {
     let mut plans = BTreeMap::new();
     for spec in &experiment.plan {
-        let names = Names::of(experiment, spec, version)?;
+        let names = Names::of(&experiment.read_plan(spec, version)?, spec.on)?;
         if plans.insert(&*spec.name, names).is_some() {
             return Err(format!("there are two plans '{}'", spec.name));
         }
@@ -223,12 +224,11 @@ fn expects_something(check: &CheckSpec, bounds: &Bounds) -> Result<(), String> {
 }
 
 impl Names {
-    fn of(experiment: &Experiment, spec: &PlanSpec, version: Version) -> Result<Names, String> {
-        let plan = experiment.read_plan(spec, version)?;
+    pub(crate) fn of(plan: &Plan, on: Ground) -> Result<Names, String> {
         let (mut points, mut flows, mut links) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for number in (0..plan.points()).step_by(plan.seeds() as usize) {
             let point = plan.point(number).map_err(|problems| problems.to_string())?;
-            if spec.on == Ground::Relay {
+            if on == Ground::Relay {
                 relay::check(&point.scenario)?;
             }
             points.push(point.values);
@@ -265,7 +265,8 @@ impl Names {
         if has { Ok(()) } else { Err(format!("'{name}' is never '{value}'")) }
     }
 
-    fn check_metric(&self, metric: &Metric) -> Result<(), String> {
+    /// Whether there is what the measurement is about.
+    pub(crate) fn check_metric(&self, metric: &Metric) -> Result<(), String> {
         let missing = metric.refers_to().into_iter().find_map(|about| match about {
             About::Flow(name) => (!self.flows.contains(name)).then_some(("flow", name)),
             About::Flows(prefix) => (!self.has_flows(prefix)).then_some(("flow", prefix)),
@@ -343,7 +344,8 @@ columns = [{ name = "rate", metric = "utilisation:middle" }]
         let values = |quick: &str, version| {
             let file = FILE.replace("[[check]]", &format!("{like}{quick}[[check]]"));
             let experiment = Experiment::parse(&file).expect("a file");
-            let names = Names::of(&experiment, &experiment.plan[1], version).expect("a plan");
+            let plan = experiment.read_plan(&experiment.plan[1], version).expect("a plan");
+            let names = Names::of(&plan, Ground::Simulator).expect("points");
             let point = |values: &Vec<(String, String)>| format!("{} {}", values[0].1, values[1].1);
             names.points.iter().map(point).collect::<Vec<_>>()
         };

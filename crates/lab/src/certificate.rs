@@ -1,0 +1,297 @@
+//! Certificates of control laws: one battery for all of them, and scores.
+//!
+//! The battery is a file of data, `certificate.toml`: plans with the law as a variable, and items.
+//! An item is a measurement on a scale from 0 points to 100. A law's score is the mean of its items.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `battery.rs` | the file, and its run |
+//! | `scale.rs` | from measurements to points |
+//! | `overview.rs` | certificates of several laws side by side |
+
+mod battery;
+mod overview;
+mod scale;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use battery::Battery;
+pub use overview::overview;
+
+use crate::chart::{Axis, Bar, Bars, Figure};
+use crate::number::{fixed, significant};
+use crate::report::FileError;
+use crate::table::{Cell, Column, Table};
+
+/// What a law has come to in the battery.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Certificate {
+    /// The law with its parameters, as `--cc` takes it.
+    pub law: String,
+    /// What it is good for, in its own words.
+    pub summary: String,
+    /// Where it is published.
+    pub source: String,
+    /// Whether the battery was the reduced one.
+    pub quick: bool,
+    /// The mean of the scores.
+    pub overall: f64,
+    /// In the order of the battery.
+    pub items: Vec<Scored>,
+    /// How to do it again.
+    pub command: String,
+}
+
+/// A law's measurement and score in an item of the battery.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scored {
+    /// The item.
+    pub name: String,
+    /// What is measured, in a line.
+    pub what: String,
+    /// What was measured; none where it never came to be.
+    pub measured: Option<f64>,
+    /// Of what is measured; may be empty.
+    pub unit: String,
+    /// What is worth 100 points.
+    pub best: f64,
+    /// What is worth none.
+    pub worst: f64,
+    /// Points, 0 to 100, to a tenth.
+    pub score: f64,
+}
+
+impl Scored {
+    /// What was measured, with its unit.
+    pub fn shown(&self) -> String {
+        match self.measured {
+            None => "never".into(),
+            Some(value) => format!("{} {}", significant(value, 3), self.unit).trim_end().to_owned(),
+        }
+    }
+}
+
+/// The name of the files of that law's certificate, without their endings: letters, digits and `-`,
+/// `_`, `.`.
+fn file_name(law: &str) -> String {
+    let plain = |c: char| match c {
+        '=' => '_',
+        c if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') => c,
+        _ => '-',
+    };
+    format!("certificate-{}", law.chars().map(plain).collect::<String>())
+}
+
+impl Certificate {
+    /// The page for a terminal: name, summary, source, and a table with bars. What the items mean is
+    /// told by [`Certificate::legend`].
+    pub fn text(&self) -> String {
+        let (name, summary, source) = (&self.law, &self.summary, &self.source);
+        let reduced = if self.quick { "  the reduced battery\n" } else { "" };
+        let row = |name: &str, measured: String, score: f64| {
+            vec![name.into(), measured.into(), fixed(score, 0).into(), blocks(score).into()]
+        };
+        let mut rows: Vec<Vec<Cell>> =
+            self.items.iter().map(|item| row(&item.name, item.shown(), item.score)).collect();
+        rows.push(row("overall", String::new(), self.overall));
+        // Right-aligned, as numbers are.
+        for cells in &mut rows {
+            if let Cell::Text(text) = &cells[2] {
+                cells[2] = Cell::Text(format!("{text:>5}"));
+            }
+        }
+        let columns = ["item", "measured", "score", ""].map(|name| Column::new(name, "")).into();
+        let table = Table { title: String::new(), columns, rows };
+        format!("{name}: {summary}\n  from {source}\n{reduced}\n{}", table.text())
+    }
+
+    /// What its items mean, a line each.
+    pub fn legend(&self) -> String {
+        let row = |item: &Scored| vec![Cell::from(&*item.name), Cell::from(&*item.what)];
+        let columns = ["item", "what is measured"].map(|name| Column::new(name, "")).into();
+        let rows = self.items.iter().map(row).collect();
+        Table { title: String::new(), columns, rows }.text()
+    }
+
+    /// All that is known about each item, and the mean.
+    pub fn table(&self) -> Table {
+        let headings = ["item", "what is measured", "measured", "unit", "best", "worst", "score"];
+        let row = |item: &Scored| -> Vec<Cell> {
+            let Scored { name, what, measured, unit, best, worst, score } = item;
+            vec![
+                (&**name).into(),
+                (&**what).into(),
+                (*measured).into(),
+                (&**unit).into(),
+                (*best).into(),
+                (*worst).into(),
+                (*score).into(),
+            ]
+        };
+        let mut rows: Vec<Vec<Cell>> = self.items.iter().map(row).collect();
+        let mut last = vec![Cell::Missing; headings.len()];
+        (last[0], last[headings.len() - 1]) = ("overall".into(), self.overall.into());
+        rows.push(last);
+        Table {
+            title: format!("The law {}", self.law),
+            columns: headings.map(|name| Column::new(name, "")).into(),
+            rows,
+        }
+    }
+
+    /// The scores as bars.
+    pub fn figure(&self) -> Figure {
+        let bar = |item: &Scored| Bar {
+            name: item.name.clone(),
+            value: item.score.round(),
+            note: item.shown(),
+            strong: false,
+        };
+        let mut bars: Vec<Bar> = self.items.iter().map(bar).collect();
+        bars.push(Bar {
+            name: "overall".into(),
+            value: self.overall.round(),
+            strong: true,
+            ..Bar::default()
+        });
+        let reduced = if self.quick { " (the reduced battery)" } else { "" };
+        Figure::from(Bars {
+            title: format!("{}{reduced}", self.law),
+            subtitle: self.summary.clone(),
+            value: Axis::linear("score", "").between(0.0, 100.0),
+            bars,
+        })
+    }
+
+    /// As JSON, from which it can be read again to the last bit.
+    pub fn json(&self) -> String {
+        let text = serde_json::to_string_pretty(self);
+        text.expect("a certificate has nothing that JSON cannot hold") + "\n"
+    }
+
+    /// Writes `certificate-LAW.json`, `.csv`, `.svg` and `.png` into a folder, which is made if there
+    /// is none. Returns what was written.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+        fs::create_dir_all(folder).map_err(|source| FileError::io(folder, source))?;
+        let figure = self.figure();
+        let files = [
+            ("json", self.json().into_bytes()),
+            ("csv", self.table().csv().into_bytes()),
+            ("svg", figure.svg().into_bytes()),
+            ("png", figure.png()),
+        ];
+        let write = |(ending, data): (&str, Vec<u8>)| {
+            let path = folder.join(format!("{}.{ending}", file_name(&self.law)));
+            fs::write(&path, data).map_err(|source| FileError::io(&path, source))?;
+            Ok(path)
+        };
+        files.into_iter().map(write).collect()
+    }
+
+    /// The certificate of that law that [`write`](Self::write) has left in a folder; none if there is
+    /// none, or something else.
+    pub fn stored(folder: &Path, law: &str) -> Option<Certificate> {
+        let text = fs::read_to_string(folder.join(format!("{}.json", file_name(law)))).ok()?;
+        let certificate: Certificate = serde_json::from_str(&text).ok()?;
+        Some(certificate).filter(|certificate| certificate.law == law)
+    }
+}
+
+/// A score as a bar of up to 25 characters, to an eighth of one.
+fn blocks(score: f64) -> String {
+    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    const EACH: f64 = 4.0;
+    let eighths = (score.clamp(0.0, 100.0) / EACH * 8.0).round() as usize;
+    format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn certificate(law: &str) -> Certificate {
+        let item = |name: &str, measured: Option<f64>, unit: &str, score: f64| Scored {
+            name: name.into(),
+            what: format!("what {name} means"),
+            measured,
+            unit: unit.into(),
+            best: 1.0,
+            worst: 10.0,
+            score,
+        };
+        Certificate {
+            law: law.into(),
+            summary: "a law & more".into(),
+            source: "a paper".into(),
+            quick: false,
+            overall: 49.9,
+            items: vec![
+                item("start", Some(1.0 / 3.0), "s", 99.6),
+                item("recovery", None, "s", 0.0),
+                item("fairness", Some(0.5), "", 50.0),
+            ],
+            command: format!("farhaul lab certify --cc {law}"),
+        }
+    }
+
+    #[test]
+    fn the_page_is_a_table_with_bars() {
+        let text = certificate("udt").text();
+        assert_eq!(
+            text,
+            "udt: a law & more\n  from a paper\n\n\
+             item      measured  score\n\
+             start     0.333 s     100  ████████████████████████▉\n\
+             recovery  never         0\n\
+             fairness  0.5          50  ████████████▌\n\
+             overall                50  ████████████▌\n"
+        );
+        let quick = Certificate { quick: true, ..certificate("udt") };
+        assert!(quick.text().contains("  from a paper\n  the reduced battery\n"));
+        let legend = certificate("udt").legend();
+        assert!(legend.contains("recovery  what recovery means\n"), "{legend}");
+    }
+
+    #[test]
+    fn bars_are_as_long_as_scores() {
+        let all = [0.0, 0.2, 0.5, 4.0, 50.0, 99.0, 100.0, 120.0].map(blocks);
+        let long = ["█".repeat(24) + "▊", "█".repeat(25), "█".repeat(25)];
+        let short = ["", "", "▏", "█", "████████████▌"].map(str::to_owned);
+        assert_eq!(all[..5], short);
+        assert_eq!(all[5..], long);
+    }
+
+    #[test]
+    fn files_have_safe_names() {
+        assert_eq!(file_name("udt"), "certificate-udt");
+        assert_eq!(file_name("blast:rate=800M,x=1.5"), "certificate-blast-rate_800M-x_1.5");
+        assert_eq!(file_name("a/../b\\ c"), "certificate-a-..-b--c");
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("made");
+        let certificate = certificate("udt:window=2,noisy=true");
+        let written = certificate.write(&place).unwrap();
+        let name = "certificate-udt-window_2-noisy_true";
+        let names = ["json", "csv", "svg", "png"].map(|end| place.join(format!("{name}.{end}")));
+        assert_eq!(written, names);
+        assert!(names.iter().all(|path| fs::metadata(path).is_ok_and(|file| file.len() > 0)));
+        assert_eq!(Certificate::stored(&place, &certificate.law), Some(certificate));
+        assert_eq!(Certificate::stored(&place, "udt"), None);
+        // The same name for files, but another law.
+        assert_eq!(Certificate::stored(&place, "udt:window=2:noisy=true"), None);
+        let csv = fs::read_to_string(&names[1]).unwrap();
+        assert!(csv.contains("\r\nrecovery,what recovery means,,s,1,10,0\r\n"), "{csv}");
+        assert!(csv.ends_with("\r\noverall,,,,,,49.9\r\n"), "{csv}");
+    }
+}
