@@ -248,3 +248,22 @@ fn laws_talk_to_each_other_and_have_a_timer() {
     let alarms = ALARMS.take();
     assert!((38..=42).contains(&alarms.len()), "20 a second on each side: {}", alarms.len());
 }
+
+/// A receiver that divides 20 Mb/s, and senders that do as they are told, or as they like.
+#[test]
+fn a_sender_that_ignores_its_grant_is_told_of() {
+    let law = |text: &str| Config { law: text.parse().unwrap(), ..stream() };
+    for (sender, state) in
+        [("gtp:capacity=20M", "granting"), ("blast:rate=60M", "the sender ignores its grant")]
+    {
+        let mut net = Net::new(&path(), 1);
+        let ids = net.connect(law(sender), law("gtp:capacity=20M"));
+        let mut flow = Flow::new(A, ids, data(1, 8 << 20));
+        net.run_until(Duration::from_secs(1), |net| flow.pump(net));
+        assert_eq!(net.update(B, ids.1, |c| c.law().state()), state, "{sender}");
+        if state == "granting" {
+            let share = flow.read as f64 * 8.0 / 20e6;
+            assert!((0.7..1.0).contains(&share), "it keeps to its grant: {share}");
+        }
+    }
+}

@@ -323,3 +323,15 @@ fn the_law_and_the_limits_change_on_a_live_connection() {
     assert!(got[..2_000_000] == data(7, 2_000_000) && got[2_000_000..] == data(8, 2_000_000));
     sender.join().unwrap();
 }
+
+/// Each law moves data over real sockets, and tells what it is called.
+#[test]
+fn every_law_moves_data() {
+    for law in farhaul::laws() {
+        let spec: farhaul::Law = law.name.parse().unwrap();
+        let options = Options::new().law(spec);
+        let (a, b) = pair_with(&options, &options, any());
+        assert_eq!(a.stats(false).unwrap().instant.law, law.name);
+        exchange(a, b, 500_000);
+    }
+}
