@@ -389,6 +389,7 @@ mod tests {
             ("gtp:first=2M,interval=50ms,capacity=1G,tolerance=0.5", "rate: 2000000.0"),
             ("cm:window=4", "window: 4.0"),
             ("reno:window=3", "initial_window: 3.0"),
+            ("reno:acks=32", "ack_interval: 32"),
             ("reno:increase=3,beta=0.8", "Aimd { increase: 3.0, beta: 0.8"),
             ("cubic:c=2,beta=0.6", "c: 2.0, beta: 0.6"),
             ("cubic:fast_convergence=false", "fast_convergence: false, friendly: true"),

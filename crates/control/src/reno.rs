@@ -30,10 +30,12 @@ impl Reno {
                 "",
                 "share of the window that is left after a loss",
             ),
+            Param::number("acks", 2.0, (1.0, 1024.0), "packets", "data packets an ACK"),
         ],
         make: Make::Law(|values, _| {
             let (increase, beta) = (values.get("increase"), values.get("beta"));
-            Box::new(Reno::aimd(values.get("window"), increase, beta))
+            let law = Reno::aimd(values.get("window"), increase, beta);
+            Box::new(law.with_ack_interval(values.get("acks") as u32))
         }),
     };
 

@@ -62,6 +62,8 @@ pub trait Rule: Debug + Send {
 pub struct TcpLike<R> {
     rule: R,
     initial_window: f64,
+    /// Data packets an ACK.
+    ack_interval: u32,
     /// Slow start is below this window, packets; arbitrarily high at first (RFC 5681 §3.1).
     threshold: f64,
     /// What the last ACK was for: everything before it.
@@ -83,6 +85,7 @@ impl<R: Rule> TcpLike<R> {
         TcpLike {
             rule,
             initial_window,
+            ack_interval: ACK_INTERVAL,
             threshold: f64::MAX,
             acked: Seq::new(0),
             recover: Seq::new(0),
@@ -90,6 +93,11 @@ impl<R: Rule> TcpLike<R> {
             slow: true,
             timed_out: None,
         }
+    }
+
+    /// With an ACK after so many data packets, in place of two.
+    pub fn with_ack_interval(self, packets: u32) -> Self {
+        TcpLike { ack_interval: packets, ..self }
     }
 
     fn grow(&mut self, acked: f64, view: &View, window: f64) -> f64 {
@@ -154,7 +162,7 @@ impl<R: Rule> Law for TcpLike<R> {
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
         knobs.window = view.start_window(self.initial_window);
         knobs.period_ns = 0.0;
-        knobs.ack_interval = ACK_INTERVAL;
+        knobs.ack_interval = self.ack_interval;
         self.acked = view.largest_acked.next();
         self.recover = view.largest_acked;
     }
