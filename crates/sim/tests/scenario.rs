@@ -504,6 +504,33 @@ fn indices_of_a_run() {
     assert_eq!(report.measured_s, (1.0, 2.0));
 }
 
+/// Flows that are not there at the same time have no more than the link together.
+#[test]
+fn efficiency_is_no_more_than_there_is() {
+    let flows = |keys: &str| {
+        let link = LINK.replace("2s", "10s");
+        scenario(&format!("{link}delay = \"1ms\"\n{FLOW}\n{FLOW}{keys}\n")).run()
+    };
+    let sum = |report: &farhaul_sim::Report| {
+        report.flows.iter().map(|flow| flow.throughput_bps).sum::<f64>()
+    };
+    for keys in ["start = \"5s\"", "stop = \"2s\"", "start = \"4s\"\nstop = \"6s\""] {
+        let report = flows(keys);
+        let bytes: u64 = report.flows.iter().map(|flow| flow.bytes).sum();
+        let efficiency = report.indices.efficiency_bps;
+        assert!((efficiency - bytes as f64 * 8.0 / 10.0).abs() < 1.0, "{keys}: {efficiency}");
+        assert!(efficiency < 10e6 && sum(&report) > 10e6, "{keys}: {efficiency}");
+    }
+    // Where they are, it is the sum; also where nobody is there at first, or in the end.
+    for keys in ["", "bytes = 500"] {
+        let report = flows(keys);
+        assert_eq!(report.indices.efficiency_bps, sum(&report), "{keys}");
+    }
+    let one = format!("{LINK}delay = \"1ms\"\n{FLOW}start = \"1s\"\nstop = \"1500ms\"\n");
+    let report = scenario(&one).run();
+    assert_eq!(report.indices.efficiency_bps, report.flows[0].throughput_bps);
+}
+
 /// Whatever a file says: an answer, soon, and no panic.
 #[test]
 fn hostile_files() {
