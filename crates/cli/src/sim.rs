@@ -230,8 +230,46 @@ fn simulate(args: &RunArgs) -> Result<()> {
 pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measured>> {
     let stop = stop_flag();
     let shown = Progress::new();
-    let measured = sweep::run(plan, points, jobs, &|progress| shown.show_sweep(progress), &stop);
+    // Of a single run; it is run again with TCP alone if it is to be compared with that.
+    let seconds = match points {
+        [only] => plan.point(*only).map_or(0.0, |point| {
+            let runs = if point.scenario.friendliness.is_some() { 2.0 } else { 1.0 };
+            runs * point.scenario.duration.as_secs_f64()
+        }),
+        _ => 0.0,
+    };
+    let watch = |progress| shown.show_sweep(progress, seconds);
+    let measured = sweep::run(plan, points, jobs, &watch, &stop);
     measured.ok_or_else(|| interrupted().into())
+}
+
+/// The title that all runs have; of those with variables in them the words at both ends that are the
+/// same, and `…` for the rest.
+fn title(measured: &[Measured]) -> String {
+    let words = |run: &Measured| -> Vec<String> {
+        run.report.title.split_whitespace().map(str::to_owned).collect()
+    };
+    let Some((first, others)) = measured.split_first() else { return String::new() };
+    if others.iter().all(|run| run.report.title == first.report.title) {
+        return first.report.title.clone();
+    }
+    let first = words(first);
+    let (mut begin, mut end, mut shortest) = (first.len(), first.len(), first.len());
+    for run in others {
+        let words = words(run);
+        shortest = shortest.min(words.len());
+        let same = |a: &mut dyn Iterator<Item = &String>, b: &mut dyn Iterator<Item = &String>| {
+            a.zip(b).take_while(|(a, b)| a == b).count()
+        };
+        begin = begin.min(same(&mut first.iter(), &mut words.iter()));
+        end = end.min(same(&mut first.iter().rev(), &mut words.iter().rev()));
+    }
+    let end = end.min(shortest - begin);
+    if begin + end == 0 {
+        return String::new();
+    }
+    let middle = ["…".to_owned()];
+    [&first[..begin], &middle, &first[first.len() - end..]].concat().join(" ")
 }
 
 /// The table of what was measured.
