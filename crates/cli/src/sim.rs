@@ -6,11 +6,11 @@ mod fuzz;
 mod show;
 mod trace;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use farhaul_lab::sweep::{self, Measured};
 use farhaul_lab::table::Table;
@@ -200,19 +200,20 @@ fn simulate(args: &RunArgs) -> Result<()> {
     } else {
         run_points(&plan, &points, jobs)?
     };
-    let figure = figure::of(&args.scenario.name(), &measured);
-    let plot = match (plot, figure) {
-        (Some(path), Some(figure)) => {
+    let title = Some(title(&measured)).filter(|title| !title.is_empty());
+    let title = title.unwrap_or_else(|| args.scenario.name());
+    let plot = match plot.map(|path| (path, figure::of(&title, &measured))) {
+        Some((path, Ok(figure))) => {
             write_figure(&path, &figure)?;
             Some(path)
         }
-        (Some(_), None) => {
-            eprintln!("no plot: the values of the variable that was swept last are no numbers");
+        Some((_, Err(why))) => {
+            eprintln!("no plot: {why}");
             None
         }
-        (None, _) => None,
+        None => None,
     };
-    let table = summary(&args.scenario.name(), &measured);
+    let table = summary(&title, &measured);
     if let ([only], true) = (measured.as_slice(), args.json) {
         // One run is its report, and which run of the plan it was.
         return output::emit(true, only, |_, _| Ok(()));
@@ -298,7 +299,7 @@ fn write_figure(path: &Path, figure: &farhaul_lab::chart::Figure) -> Result<()> 
         Some("png") => figure.png(),
         _ => figure.svg().into_bytes(),
     };
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    files::write(path, &bytes)
 }
 
 impl SweepResult {
@@ -365,8 +366,41 @@ fn gather(args: &GatherArgs) -> Result<()> {
         let message = "a point is there twice: gather the results of one sweep";
         return Err(Usage(message.into()).into());
     }
-    let title = || measured.first().map_or(String::new(), |first| first.report.title.clone());
-    let name = args.name.clone().unwrap_or_else(title);
+    let name = args.name.clone().unwrap_or_else(|| title(&measured));
     let table = summary(&name, &measured);
     output::emit(args.json, &table, |table, out| writeln!(out, "{}", table.text()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The title of runs that have these.
+    fn title_of(titles: &[&str]) -> String {
+        let text = "duration = \"10ms\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1M\"\n\
+            [[flow]]\nfrom = \"a\"\nto = \"b\"\n";
+        let plan = Plan::parse(text, &[], None).expect("a plan");
+        let report = plan.point(0).expect("a point").scenario.run();
+        let run = |title: &&str| {
+            let report = farhaul_sim::Report { title: (*title).to_owned(), ..report.clone() };
+            Measured { point: 0, values: Vec::new(), report }
+        };
+        title(&titles.iter().map(run).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_title_is_what_all_runs_have_in_common() {
+        let cases: [(&[&str], &str); 7] = [
+            (&[], ""),
+            (&["One flow, 1 M"], "One flow, 1 M"),
+            (&["One  flow", "One  flow"], "One  flow"),
+            (&["One flow, 1M, 1ms", "One flow, 9M, 5ms", "One flow, 9M, 1ms"], "One flow, …"),
+            (&["from 1 to 2 nodes", "from 1 to 3 nodes", "from 2 to 2 nodes"], "from … nodes"),
+            (&["a a a", "a a"], "a a …"),
+            (&["udt", "tcp"], ""),
+        ];
+        for (titles, expected) in cases {
+            assert_eq!(title_of(titles), expected, "{titles:?}");
+        }
+    }
 }
