@@ -1,14 +1,25 @@
 //! Ctrl-C and SIGTERM.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use crate::exit::INTERRUPTED;
 
 type Action = Box<dyn Fn() + Send>;
 
-static ACTIONS: Mutex<Vec<Action>> = Mutex::new(Vec::new());
+/// Each with its number.
+static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 static INSTALL: Once = Once::new();
+
+/// While it lives, an action is done when the user interrupts.
+pub struct Registered(u64);
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        actions().retain(|(number, _)| *number != self.0);
+    }
+}
 
 /// While it lives, an interruption ends the process: nothing has begun that would have to be ended.
 pub struct Waiting(Arc<AtomicBool>);
@@ -39,10 +50,21 @@ pub fn end() -> ! {
     std::process::exit(INTERRUPTED.into());
 }
 
+fn actions() -> MutexGuard<'static, Vec<(u64, Action)>> {
+    ACTIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Has `action` done when the user interrupts. With none, the signal ends the process as usual.
 /// A second interruption ends the process whatever the actions do.
 pub fn on_interrupt(action: impl Fn() + Send + 'static) {
-    ACTIONS.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(action));
+    std::mem::forget(while_registered(action));
+}
+
+/// As [`on_interrupt`], until what is returned is dropped.
+#[must_use]
+pub fn while_registered(action: impl Fn() + Send + 'static) -> Registered {
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    actions().push((number, Box::new(action)));
     INSTALL.call_once(|| {
         let mut interrupted = false;
         let installed = ctrlc::set_handler(move || {
@@ -50,11 +72,16 @@ pub fn on_interrupt(action: impl Fn() + Send + 'static) {
                 std::process::exit(INTERRUPTED.into());
             }
             interrupted = true;
-            for action in ACTIONS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let actions = actions();
+            if actions.is_empty() {
+                end();
+            }
+            for (_, action) in actions.iter() {
                 action();
             }
         });
         // Without a handler the signal just ends the process, which is safe as well.
         drop(installed);
     });
+    Registered(number)
 }

@@ -6,6 +6,7 @@
 mod cc;
 mod demo;
 mod exit;
+mod files;
 mod greeting;
 mod interrupt;
 mod lab;

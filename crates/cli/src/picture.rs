@@ -1,10 +1,11 @@
 //! Pictures as files.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use farhaul_lab::chart::Figure;
+
+use crate::files;
 
 /// Where to draw: a name whose ending tells the form.
 pub fn path(text: &str) -> Result<PathBuf, String> {
@@ -19,5 +20,5 @@ pub fn write(path: &Path, figure: &Figure) -> Result<()> {
         Some("png") => figure.png(),
         _ => figure.svg().into_bytes(),
     };
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    files::write(path, &bytes)
 }

@@ -1,6 +1,7 @@
 //! How far runs have come, on standard error: a bar on a terminal, else a line now and then.
 
 use std::io::IsTerminal;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use farhaul_lab::sweep;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::interrupt;
+use crate::interrupt::{self, Registered};
 
 /// Where nobody watches a bar move, a line each so often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -38,9 +39,17 @@ impl Progress {
         Progress { bar: None, shown: Mutex::new(Instant::now()), hidden: true }
     }
 
-    /// How far a sweep has come.
-    pub fn show_sweep(&self, progress: sweep::Progress) {
-        self.show(progress.share, || line(progress));
+    /// How far a sweep has come, or a single run in which there are so many seconds to simulate.
+    pub fn show_sweep(&self, progress: sweep::Progress, seconds: f64) {
+        self.show(progress.share, || sweep_line(progress, seconds));
+    }
+
+    /// Has `print` done with nothing of the bar in the way.
+    pub fn print_beside(&self, print: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
     }
 
     /// `share` of all has been done, 0 to 1.
@@ -70,14 +79,49 @@ impl Drop for Progress {
 /// A sweep's runs and speed.
 pub fn line(progress: sweep::Progress) -> String {
     let (ended, all) = progress.runs;
-    let runs = if all > 1 { format!("{ended}/{all} runs, ") } else { String::new() };
+    let runs = if all > 1 { format!("{ended} of {all} runs, ") } else { String::new() };
     format!("{runs}{:.1} times real time", progress.speed_up)
 }
 
-/// What is set when the user interrupts.
-pub fn stop_flag() -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    interrupt::on_interrupt(move || flag.store(true, Ordering::Relaxed));
-    stop
+/// As [`line`]; of a single run the simulated time.
+fn sweep_line(progress: sweep::Progress, seconds: f64) -> String {
+    match progress.runs {
+        (_, 1) => format!("{:.1} of {seconds} s, {}", progress.share * seconds, line(progress)),
+        _ => line(progress),
+    }
+}
+
+/// What is set when the user interrupts. Once it is dropped, nobody looks at it, and an interruption
+/// ends the process as usual.
+pub struct Stop {
+    flag: Arc<AtomicBool>,
+    _registered: Registered,
+}
+
+impl Deref for Stop {
+    type Target = AtomicBool;
+
+    fn deref(&self) -> &AtomicBool {
+        &self.flag
+    }
+}
+
+/// See [`Stop`].
+pub fn stop_flag() -> Stop {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    let registered = interrupt::while_registered(move || set.store(true, Ordering::Relaxed));
+    Stop { flag, _registered: registered }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_far_it_has_come() {
+        let progress = |runs| sweep::Progress { runs, share: 0.205, speed_up: 15.93 };
+        assert_eq!(sweep_line(progress((0, 1)), 60.0), "12.3 of 60 s, 15.9 times real time");
+        assert_eq!(sweep_line(progress((3, 8)), 0.0), "3 of 8 runs, 15.9 times real time");
+    }
 }

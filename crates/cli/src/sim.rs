@@ -1,7 +1,6 @@
 //! `farhaul sim`: scenarios in the simulator.
 
 mod figure;
-mod files;
 mod fuzz;
 mod show;
 mod trace;
@@ -19,7 +18,7 @@ use serde::Serialize;
 
 use crate::exit::{Usage, interrupted};
 use crate::progress::{Progress, stop_flag};
-use crate::{output, picture};
+use crate::{files, output, picture};
 
 /// Simulate networks: the engine as it is, in virtual time.
 #[derive(Subcommand, Debug)]
@@ -200,19 +199,20 @@ fn simulate(args: &RunArgs) -> Result<()> {
     } else {
         run_points(&plan, &points, jobs)?
     };
-    let figure = figure::of(&args.scenario.name(), &measured);
-    let plot = match (plot, figure) {
-        (Some(path), Some(figure)) => {
+    let title = Some(title(&measured)).filter(|title| !title.is_empty());
+    let title = title.unwrap_or_else(|| args.scenario.name());
+    let plot = match plot.map(|path| (path, figure::of(&title, &measured))) {
+        Some((path, Ok(figure))) => {
             picture::write(&path, &figure)?;
             Some(path)
         }
-        (Some(_), None) => {
-            eprintln!("no plot: the values of the variable that was swept last are no numbers");
+        Some((_, Err(why))) => {
+            eprintln!("no plot: {why}");
             None
         }
-        (None, _) => None,
+        None => None,
     };
-    let table = summary(&args.scenario.name(), &measured);
+    let table = summary(&title, &measured);
     if let ([only], true) = (measured.as_slice(), args.json) {
         // One run is its report, and which run of the plan it was.
         return output::emit(true, only, |_, _| Ok(()));
@@ -230,8 +230,46 @@ fn simulate(args: &RunArgs) -> Result<()> {
 pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measured>> {
     let stop = stop_flag();
     let shown = Progress::new();
-    let measured = sweep::run(plan, points, jobs, &|progress| shown.show_sweep(progress), &stop);
+    // Of a single run; it is run again with TCP alone if it is to be compared with that.
+    let seconds = match points {
+        [only] => plan.point(*only).map_or(0.0, |point| {
+            let runs = if point.scenario.friendliness.is_some() { 2.0 } else { 1.0 };
+            runs * point.scenario.duration.as_secs_f64()
+        }),
+        _ => 0.0,
+    };
+    let watch = |progress| shown.show_sweep(progress, seconds);
+    let measured = sweep::run(plan, points, jobs, &watch, &stop);
     measured.ok_or_else(|| interrupted().into())
+}
+
+/// The title that all runs have; of those with variables in them the words at both ends that are the
+/// same, and `…` for the rest.
+fn title(measured: &[Measured]) -> String {
+    let words = |run: &Measured| -> Vec<String> {
+        run.report.title.split_whitespace().map(str::to_owned).collect()
+    };
+    let Some((first, others)) = measured.split_first() else { return String::new() };
+    if others.iter().all(|run| run.report.title == first.report.title) {
+        return first.report.title.clone();
+    }
+    let first = words(first);
+    let (mut begin, mut end, mut shortest) = (first.len(), first.len(), first.len());
+    for run in others {
+        let words = words(run);
+        shortest = shortest.min(words.len());
+        let same = |a: &mut dyn Iterator<Item = &String>, b: &mut dyn Iterator<Item = &String>| {
+            a.zip(b).take_while(|(a, b)| a == b).count()
+        };
+        begin = begin.min(same(&mut first.iter(), &mut words.iter()));
+        end = end.min(same(&mut first.iter().rev(), &mut words.iter().rev()));
+    }
+    let end = end.min(shortest - begin);
+    if begin + end == 0 {
+        return String::new();
+    }
+    let middle = ["…".to_owned()];
+    [&first[..begin], &middle, &first[first.len() - end..]].concat().join(" ")
 }
 
 /// The table of what was measured.
@@ -313,8 +351,41 @@ fn gather(args: &GatherArgs) -> Result<()> {
         let message = "a point is there twice: gather the results of one sweep";
         return Err(Usage(message.into()).into());
     }
-    let title = || measured.first().map_or(String::new(), |first| first.report.title.clone());
-    let name = args.name.clone().unwrap_or_else(title);
+    let name = args.name.clone().unwrap_or_else(|| title(&measured));
     let table = summary(&name, &measured);
     output::emit(args.json, &table, |table, out| writeln!(out, "{}", table.text()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The title of runs that have these.
+    fn title_of(titles: &[&str]) -> String {
+        let text = "duration = \"10ms\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1M\"\n\
+            [[flow]]\nfrom = \"a\"\nto = \"b\"\n";
+        let plan = Plan::parse(text, &[], None).expect("a plan");
+        let report = plan.point(0).expect("a point").scenario.run();
+        let run = |title: &&str| {
+            let report = farhaul_sim::Report { title: (*title).to_owned(), ..report.clone() };
+            Measured { point: 0, values: Vec::new(), report }
+        };
+        title(&titles.iter().map(run).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_title_is_what_all_runs_have_in_common() {
+        let cases: [(&[&str], &str); 7] = [
+            (&[], ""),
+            (&["One flow, 1 M"], "One flow, 1 M"),
+            (&["One  flow", "One  flow"], "One  flow"),
+            (&["One flow, 1M, 1ms", "One flow, 9M, 5ms", "One flow, 9M, 1ms"], "One flow, …"),
+            (&["from 1 to 2 nodes", "from 1 to 3 nodes", "from 2 to 2 nodes"], "from … nodes"),
+            (&["a a a", "a a"], "a a …"),
+            (&["udt", "tcp"], ""),
+        ];
+        for (titles, expected) in cases {
+            assert_eq!(title_of(titles), expected, "{titles:?}");
+        }
+    }
 }

@@ -1,8 +1,10 @@
-//! Commands that are interrupted while they wait for a peer.
+//! Commands that are interrupted while they wait for a peer, and simulations.
 
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
 mod common;
+
+use std::io::Read;
 
 use common::process::Process;
 
@@ -50,4 +52,49 @@ fn while_connecting() {
         assert_eq!(ended.code, Some(130), "{args:?}: {ended:#?}");
         assert!(ended.errors.iter().any(|line| line.contains("interrupted")), "{ended:#?}");
     }
+}
+
+/// A scenario of so many seconds, with many samples.
+fn scenario(directory: &std::path::Path, seconds: u32) -> String {
+    let text = format!(
+        "duration = \"{seconds}s\"\nsample = \"1ms\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
+         rate = \"1M\"\n[[flow]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"cbr\"\nrate = \"1M\"\n"
+    );
+    let path = directory.join("scenario.toml");
+    std::fs::write(&path, text).expect("a file");
+    path.display().to_string()
+}
+
+/// Once a run has ended, nobody looks whether it is to stop: the first interruption ends the process.
+#[test]
+fn after_a_simulation() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let path = scenario(dir.path(), 10);
+    let mut run = Process::farhaul(&["sim", "run", &path, "--no-plot", "--json"]);
+    // It prints when the run has ended, and more than a pipe holds: it waits for who reads it.
+    let mut pipe = run.stdout();
+    pipe.read_exact(&mut [0]).expect("the beginning of a result");
+    run.interrupt();
+    let ended = run.finish();
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    drop(pipe);
+}
+
+/// What was found so far is not lost.
+#[test]
+fn while_fuzzing() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let into = dir.path().join("made");
+    let path = into.display().to_string();
+    let fuzz = Process::farhaul(&["sim", "fuzz", "--runs", "1000000000", "--into", &path]);
+    // What follows an interruption is set up before the directory is made.
+    while !into.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    fuzz.interrupt();
+    let ended = fuzz.finish();
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    let summary = ended.lines.last().expect("a summary");
+    assert!(summary.contains(" random scenarios, each run twice: 0 failed; "), "{ended:#?}");
+    assert!(ended.errors.iter().any(|line| line.contains("interrupted")), "{ended:#?}");
 }

@@ -167,7 +167,9 @@ fn exit_codes() {
     fs::write(at.join("bad.toml"), "duration = \"1s\"\nlinks = 1\n").expect("a file");
     fs::write(at.join("binary.toml"), [0xff, 0xfe, 0, 1]).expect("a file");
     fs::write(at.join("endless.toml"), vec![b'\n'; (16 << 20) + 1]).expect("a file");
-    let cases: [(&[&str], &str); 17] = [
+    fs::hard_link(at.join("one.toml"), at.join("hard")).expect("a link");
+    std::os::unix::fs::symlink("one.toml", at.join("soft.svg")).expect("a link");
+    let cases: [(&[&str], &str); 20] = [
         (&["run", "bad.toml"], "line 2: the scenario has no key 'links'; did you mean 'link'?"),
         (&["check", "bad.toml"], "line 2"),
         (&["run", "nowhere.toml"], "nowhere.toml"),
@@ -184,6 +186,9 @@ fn exit_codes() {
         (&["check", "endless.toml"], "a scenario has at most 16 MiB"),
         (&["run", "one.toml", "--trace", "x", "--pcap", "./x"], "cannot both be ./x"),
         (&["run", "one.toml", "--trace", "one.toml"], "the scenario and --trace cannot both"),
+        (&["run", "one.toml", "--trace", "hard"], "the scenario and --trace cannot both be hard"),
+        (&["run", "one.toml", "--plot", "soft.svg"], "the scenario and the plot cannot both be"),
+        (&["run", "one.toml", "--trace", "x", "--trace-filter", "from=3s,to=2s"], "is shown from"),
         (&["run", "one.toml", "--trace", "one.svg"], "the plot and --trace cannot both"),
     ];
     for (args, text) in cases {
@@ -251,6 +256,21 @@ fn a_flow_that_was_never_connected_is_told_of() {
     assert!(report["flows"][0].get("ended").is_none(), "{report}");
 }
 
+/// TCP friendliness is of TCP beside UDT. Without UDT it has a value that says nothing.
+#[test]
+fn tcp_friendliness_without_udt() {
+    let directory = directory();
+    let at = directory.path();
+    let note = "no flow is UDT";
+    let with = sim(at, &["run", "one.toml", "--no-plot"]);
+    assert!(with.out.contains("TCP friendliness") && !with.out.contains(note), "{}", with.out);
+    let text = fs::read_to_string(at.join("one.toml")).expect("a file");
+    let udt = "[[flow]]\nname = \"x\"\nfrom = \"a\"\nto = \"b\"\n";
+    fs::write(at.join("one.toml"), text.replace(udt, "")).expect("a file");
+    let without = sim(at, &["run", "one.toml", "--no-plot"]);
+    assert!(without.out.contains("TCP friendliness 1.0000\nno flow is UDT"), "{}", without.out);
+}
+
 /// A flow has one name for what it runs, in the table and in JSON.
 #[test]
 fn the_protocol_in_the_table_is_that_of_the_json() {
@@ -270,13 +290,59 @@ fn plots() {
     let ended = sim(at, &["run", "one.toml"]);
     assert!(ended.out.ends_with("plot: one.svg\n"), "{}", ended.out);
     assert!(fs::read_to_string(at.join("one.svg")).expect("a plot").starts_with("<svg"));
-    let ended = sim(at, &["run", "sweep.toml"]);
-    assert!(ended.errors.contains("no plot: the values"), "{}", ended.errors);
+    let ended = sim(at, &["run", "sweep.toml", "--set", "rate=5M"]);
+    assert!(ended.out.ends_with("plot: sweep.svg\n"), "{}", ended.out);
+    let plot = fs::read_to_string(at.join("sweep.svg")).expect("a plot");
+    assert!(plot.contains(">none</text>") && plot.contains(">1%</text>"), "{plot}");
+    let ended = sim(at, &["run", "one.toml", "--set", "seeds=2"]);
+    assert!(ended.errors.contains("no plot: the runs differ in their seeds"), "{}", ended.errors);
     sim(at, &["run", "sweep.toml", "--plot", "points.png", "--set", "loss=[0.1%,1%]"]);
     assert!(fs::read(at.join("points.png")).expect("a plot").starts_with(b"\x89PNG"));
     fs::remove_file(at.join("one.svg")).expect("a file");
     sim(at, &["run", "one.toml", "--no-plot"]);
     assert!(!at.join("one.svg").exists());
+}
+
+/// The table of a sweep, alone and gathered, and its plot.
+#[test]
+fn a_sweep_is_called_by_its_title() {
+    let directory = directory();
+    let at = directory.path();
+    let text = fs::read_to_string(at.join("sweep.toml")).expect("a file");
+    let titled = format!("title = \"Two at $rate over a link\"\n{text}");
+    fs::write(at.join("sweep.toml"), titled).expect("a file");
+    let whole = json(at, &["run", "sweep.toml", "--json"]);
+    assert_eq!(whole["table"]["title"], "Two at … over a link");
+    let plot = fs::read_to_string(at.join("sweep.svg")).expect("a plot");
+    assert!(plot.contains(">Two at … over a link</text>"), "{plot}");
+    let points = whole["points"].as_array().expect("points");
+    let points: String = points.iter().map(|point| format!("{point}\n")).collect();
+    fs::write(at.join("points"), points).expect("a file");
+    assert_eq!(json(at, &["gather", "points", "--json"]), whole["table"]);
+}
+
+/// A file that cannot be written whole is not there; one that was there stays.
+#[test]
+fn a_full_disk_leaves_no_half_files() {
+    let directory = directory();
+    let at = directory.path();
+    // No file may be longer than a block: as on a full disk, writing fails on the way.
+    let limited = |args: &str| {
+        let farhaul = env!("CARGO_BIN_EXE_farhaul");
+        let command = format!("trap '' XFSZ; ulimit -f 1; exec {farhaul} sim {args}");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &command]).current_dir(at).output().expect("a shell")
+    };
+    let before = fs::read_dir(at).expect("a directory").count();
+    let ended = limited("run one.toml");
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("cannot write one.svg"), "{errors}");
+    assert_eq!(limited("fuzz --write --seed 1 --runs 1").status.code(), Some(1));
+    assert_eq!(fs::read_dir(at).expect("a directory").count(), before);
+    fs::write(at.join("one.svg"), "kept").expect("a file");
+    limited("run one.toml");
+    assert_eq!(fs::read_to_string(at.join("one.svg")).expect("a file"), "kept");
 }
 
 #[test]

@@ -66,15 +66,24 @@ impl Scenario {
 
     /// For each flow the links that it takes there and back; none where there is no way.
     pub(crate) fn ways(&self) -> Vec<Option<Vec<LinkId>>> {
+        self.paths(|network, from, to| {
+            Some([network.path(from, to)?, network.path(to, from)?].concat())
+        })
+    }
+
+    /// For each flow the links that its data takes; none where there is no way.
+    pub(crate) fn ways_there(&self) -> Vec<Option<Vec<LinkId>>> {
+        self.paths(Network::path)
+    }
+
+    /// What `path` finds in the network for the ends of each flow.
+    fn paths<T>(&self, path: impl Fn(&Network, NodeId, NodeId) -> T) -> Vec<T> {
         let delay = |index: usize| self.links[index].config.delay;
         let config = |index| LinkConfig { delay: delay(index), ..LinkConfig::default() };
         let mut network = self.network(config, || 0);
         network.route();
-        let way = |flow: &FlowSpec| {
-            let (from, to) = (NodeId(flow.from as u32), NodeId(flow.to as u32));
-            Some([network.path(from, to)?, network.path(to, from)?].concat())
-        };
-        self.flows.iter().map(way).collect()
+        let ends = |flow: &FlowSpec| (NodeId(flow.from as u32), NodeId(flow.to as u32));
+        self.flows.iter().map(ends).map(|(from, to)| path(&network, from, to)).collect()
     }
 
     /// Whether a packet takes any time on one of these links. Where none does, nothing limits a flow

@@ -55,6 +55,14 @@ pub fn check(seed: u64) -> Result<Checked, String> {
     check_text(&scenario(seed))
 }
 
+/// As [`check`]; none if `stop` says so before it has ended.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_unless(seed: u64, stop: &dyn Fn() -> bool) -> Result<Option<Checked>, String> {
+    check_text_unless(&scenario(seed), stop)
+}
+
 /// Runs the first point of a scenario file twice, all of whose flows end, and looks whether what
 /// must hold does: UDT delivers the bytes that were sent in their order; what is to be delivered is,
 /// before the scenario's time is over; buffers keep to their limits; every packet that a link took is
@@ -63,9 +71,14 @@ pub fn check(seed: u64) -> Result<Checked, String> {
 /// # Errors
 /// What did not hold, and when; also if it panicked.
 pub fn check_text(text: &str) -> Result<Checked, String> {
+    let checked = check_text_unless(text, &|| false)?;
+    checked.ok_or_else(|| "stopped, and nobody said so".into())
+}
+
+fn check_text_unless(text: &str, stop: &dyn Fn() -> bool) -> Result<Option<Checked>, String> {
     let point = Plan::parse(text, &[], None).and_then(|plan| plan.point(0));
     let scenario = point.map_err(|problems| problems.to_string())?.scenario;
-    let run = || match catch_unwind(AssertUnwindSafe(|| run(&scenario))) {
+    let run = || match catch_unwind(AssertUnwindSafe(|| run(&scenario, stop))) {
         Ok(trace) => trace,
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -73,14 +86,16 @@ pub fn check_text(text: &str) -> Result<Checked, String> {
             Err(format!("panicked: {}", text.unwrap_or("no text")))
         }
     };
-    let (first, second) = (run()?, run()?);
+    let Some(first) = run()? else { return Ok(None) };
+    let Some(second) = run()? else { return Ok(None) };
     if first != second {
         return Err(format!("two runs differ:\n{first:?}\n{second:?}"));
     }
-    Ok(first.checked)
+    Ok(Some(first.checked))
 }
 
-fn run(scenario: &Scenario) -> Result<Trace, String> {
+/// None: stopped.
+fn run(scenario: &Scenario, stop: &dyn Fn() -> bool) -> Result<Option<Trace>, String> {
     let mut run = scenario.start();
     for flow in 0..scenario.flows.len() {
         if let Agent::Udt(agent) = run.simulation_mut().agent_mut(receiver(flow)) {
@@ -89,6 +104,9 @@ fn run(scenario: &Scenario) -> Result<Trace, String> {
     }
     let mut done: Option<Time> = None;
     while done.is_none_or(|at| run.simulation_mut().now() < at + QUIET_AFTER) {
+        if stop() {
+            return Ok(None);
+        }
         if !run.step() {
             return match done {
                 Some(_) => Err("the scenario's time is too short to see it end".into()),
@@ -121,7 +139,7 @@ fn run(scenario: &Scenario) -> Result<Trace, String> {
         simulated: now - Time::ZERO,
     };
     let sent = flows.map(|n| simulation.agent_mut(sender(n)).sent(now)).collect();
-    Ok(Trace { checked, delivered, sent, links })
+    Ok(Some(Trace { checked, delivered, sent, links }))
 }
 
 fn links<'a>(

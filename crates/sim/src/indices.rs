@@ -1,6 +1,7 @@
 //! The indices of the dissertation (gu05 chapter 4).
 
-/// Efficiency: the flows' throughputs together.
+/// Efficiency: the flows' throughputs together. They must be averages over the same time: the
+/// dissertation sums flows that are there together (as in gu05 Table 4-3).
 pub fn efficiency(throughputs: &[f64]) -> f64 {
     // A sum of nothing is -0 otherwise.
     throughputs.iter().fold(0.0, |sum, throughput| sum + throughput)

@@ -178,7 +178,8 @@ pub struct Queue {
 /// The indices of gu05 chapter 4, from the throughputs of all flows that are not of constant rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Indices {
-    /// All throughputs together, bits/s.
+    /// What all flows have delivered while measuring, over the time from the first one's begin to the
+    /// last one's end, bits/s: the sum of their throughputs where all are there all the time.
     pub efficiency_bps: f64,
     /// Jain's fairness index.
     pub jain: Option<f64>,

@@ -13,7 +13,7 @@ use crate::packet::UDP_HEADERS;
 use crate::report::{
     FlowReport, Indices, LinkReport, MessageReport, Report, Spread, TransferReport,
 };
-use crate::scenario::{Protocol, Scenario};
+use crate::scenario::{FlowSpec, Protocol, Scenario};
 use crate::simulation::{Agent, AgentId, Sent, Simulation};
 
 /// A run that can be watched between samples.
@@ -50,6 +50,15 @@ struct FlowRecord {
     completed: Option<Time>,
 }
 
+impl FlowRecord {
+    /// What was delivered while measuring, over that time, bits/s.
+    fn throughput(&self, (from, to): (Duration, Duration)) -> f64 {
+        let measured = to.saturating_sub(from).as_secs_f64();
+        let delivered = (self.measured[1] - self.measured[0]) as f64 * 8.0;
+        if measured > 0.0 { delivered / measured } else { 0.0 }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct LinkRecord {
     measured: [LinkStats; 2],
@@ -57,6 +66,12 @@ struct LinkRecord {
 }
 
 impl Scenario {
+    /// The part of a flow's own time in which averages are taken.
+    fn measured_of(&self, flow: &FlowSpec) -> (Duration, Duration) {
+        let (from, to) = self.measure;
+        (from.max(flow.start), flow.stop.map_or(to, |stop| stop.min(to)))
+    }
+
     /// Begins to run it.
     pub fn start(&self) -> Run {
         let reference = self.with_tcp_alone().map(Recording::new);
@@ -226,12 +241,7 @@ impl Recording {
         let spec = &self.scenario.flows[number];
         let record = &mut self.flows[number];
         // A flow that begins or ends while the others are measured is measured over its own time.
-        let from = self.scenario.measure.0.max(spec.start);
-        let to =
-            spec.stop.map_or(self.scenario.measure.1, |stop| stop.min(self.scenario.measure.1));
-        let measured = to.saturating_sub(from).as_secs_f64();
-        let delivered = (record.measured[1] - record.measured[0]) as f64 * 8.0;
-        let throughput = if measured > 0.0 { delivered / measured } else { 0.0 };
+        let throughput = record.throughput(self.scenario.measured_of(spec));
         let end = spec.stop.unwrap_or(self.scenario.duration).min(self.scenario.duration);
         let stop = record.completed.map_or(end, |at| (at - Time::ZERO).min(end));
         FlowReport {
@@ -297,16 +307,33 @@ impl Recording {
         LinkReport::new(name, &spec.config, measured, [before, after, end], queue)
     }
 
+    /// The time of measuring from the first flow's begin to the last one's end, of those that the
+    /// indices are about. Averages over each flow's own time do not add up: the first of two has the
+    /// whole link until the second comes, and together they would have more than there is.
+    fn common_time(&self) -> Option<(Duration, Duration)> {
+        let bulk = self.scenario.flows.iter().filter(|spec| spec.protocol.is_bulk());
+        let spans = bulk.map(|spec| self.scenario.measured_of(spec));
+        spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
     fn indices(&self, flows: &[FlowReport]) -> Indices {
         let both = || flows.iter().zip(&self.scenario.flows);
         let counted = || both().filter(|(_, spec)| spec.protocol.is_bulk()).map(|(flow, _)| flow);
         let throughputs: Vec<f64> = counted().map(|flow| flow.throughput_bps).collect();
+        let parts: Vec<f64> = match self.common_time() {
+            None => Vec::new(),
+            Some(span) => {
+                let bulk = self.flows.iter().zip(&self.scenario.flows);
+                let bulk = bulk.filter(|(_, spec)| spec.protocol.is_bulk());
+                bulk.map(|(record, _)| record.throughput(span)).collect()
+            }
+        };
         let sample = self.scenario.sample.as_secs_f64();
         let measured = self.scenario.measured_s();
         let samples: Vec<&[f64]> =
             counted().map(|flow| flow.measured(&flow.series, sample, measured)).collect();
         Indices {
-            efficiency_bps: indices::efficiency(&throughputs),
+            efficiency_bps: indices::efficiency(&parts),
             jain: indices::jain(&throughputs),
             stability: indices::stability(&samples),
             tcp_friendliness: None,

@@ -6,7 +6,9 @@
 //! | `tables.rs` | the tables of a scenario: simulation, links, flows |
 //! | `link_table.rs`, `flow_table.rs` | one link, one flow |
 //! | `reader.rs`, `expression.rs`, `problems.rs` | values, variables, what is wrong in which line |
+//! | `duplicates.rs` | which values are the same |
 
+mod duplicates;
 mod expression;
 mod flow_table;
 mod link_table;
@@ -18,7 +20,7 @@ mod tables;
 use core::time::Duration;
 
 use farhaul_engine::Config;
-use farhaul_link::{LinkConfig, Rate};
+use farhaul_link::{LinkConfig, QueueConfig, QueueLimit, Rate};
 
 use crate::packet::{UDP_HEADERS, UDT_HEADERS};
 use crate::tcp::{TCP_HEADERS, TcpConfig};
@@ -89,7 +91,28 @@ pub struct FlowSpec {
     pub protocol: Protocol,
 }
 
+impl LinkSpec {
+    /// The bytes that its queue holds if those are its limit; none of a link where none waits.
+    pub(crate) fn queue_bytes(&self) -> Option<u64> {
+        self.config.first_rate()?;
+        // What is not in bytes does not depend on the round trip either.
+        match QueueConfig::parse(&self.queue, Duration::ZERO).ok()?.limit() {
+            QueueLimit::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
 impl FlowSpec {
+    /// Bytes of its largest packet, all headers included.
+    pub(crate) fn largest_packet(&self) -> u32 {
+        let headers = self.protocol.packet_size().saturating_sub(self.protocol.payload());
+        let message = self.messages.map_or(u64::MAX, |messages| messages.size.into());
+        // With messages the last one may go beyond the bytes.
+        let most = if self.messages.is_some() { message } else { self.bytes.unwrap_or(u64::MAX) };
+        headers + most.min(self.protocol.payload().into()) as u32
+    }
+
     /// Whether only the network and its stop limit it.
     pub(crate) fn takes_all_it_can(&self) -> bool {
         self.bytes.is_none() && !matches!(self.protocol, Protocol::Cbr { .. })
@@ -175,6 +198,12 @@ impl Scenario {
     /// [`Scenario::measure`] in seconds.
     pub fn measured_s(&self) -> (f64, f64) {
         (self.measure.0.as_secs_f64(), self.measure.1.as_secs_f64())
+    }
+
+    /// Samples of all flows and links together.
+    pub(crate) fn values(&self) -> u64 {
+        let samples = (self.duration.as_nanos() / self.sample.as_nanos().max(1)) as u64;
+        samples.saturating_mul((self.flows.len() + self.links.len()) as u64)
     }
 
     /// The same with a TCP flow of [`Scenario::friendliness`] in the place of each UDT flow: the

@@ -123,6 +123,11 @@ fn mistakes_are_named_with_their_lines() {
         ),
         (link("queue = { knid = \"red\" }"), "has no key 'knid'; did you mean 'kind'?"),
         (link("queue = \"0p\""), "line 6: queue = \"0p\": `0p` is not a queue that holds a packet"),
+        (
+            link("queue = \"100B\""),
+            "line 2: the queue of 'link1' has 100 bytes, and a packet of 'udt-1' 1500: write 1p",
+        ),
+        (link("queue = \"codel:limit=1499B\""), "line 2: the queue of 'link1' has 1499 bytes"),
         (link("queue = { packets = 0 }"), "`0p` is not a queue that holds a packet"),
         (link("queue = { bytes = \"many\" }"), "line 6: bytes = \"many\": `many` is not a size"),
         (link("queue = { bytes = \"true\" }"), "line 6: bytes = \"true\": `true` is not a size"),
@@ -138,7 +143,16 @@ fn mistakes_are_named_with_their_lines() {
         (LINK.replace("10M", "0") + FLOW, "line 5: rate = \"0\""),
         (LINK.replace("\"b\"", "\"a\"") + FLOW, "line 4: a link joins two different nodes"),
         (top("sample = \"0s\""), "line 1: must be longer than 0"),
-        (top("sample = \"1ns\""), "more than 1000000 samples"),
+        (top("sample = \"1ns\""), "line 1: more than 1000000 samples: take a longer 'sample'"),
+        (top("sample = \"3s\""), "line 1: 'sample' must not be longer than 'duration'"),
+        (
+            top("sample = \"2us\"") + "count = 19\n",
+            "line 1: the samples of 19 flows and 2 links are 21000000, more than 20000000: take a",
+        ),
+        (
+            format!("{LINK}{FLOW}count = 100000\nstagger = \"1us\"\n").replace("2s", "200s"),
+            "line 1: the samples of 100000 flows and 2 links are 20000400, more than",
+        ),
         (LINK.replace("2s", "90000000s") + FLOW, "line 1: must be longer than 0 and at most"),
         (top("measure_from = \"2s\""), "nothing to measure"),
         (top("seed = -1"), "line 1: seed = \"-1\""),
@@ -184,11 +198,28 @@ fn mistakes_are_named_with_their_lines() {
             top("tcp_friendliness = \"tcp-reno\"\ntcp_options = { mss = 1500 }"),
             "line 2: tcp_options has no key 'mss'; ",
         ),
+        (top("tcp_options = { packet_size = 1000 }"), "line 1: 'tcp_options' needs 'tcp_friend"),
+        (
+            top("tcp_friendliness = \"tcp-reno\""),
+            "line 1: 'tcp_friendliness' is the share of TCP flows beside UDT: there is no TCP flow",
+        ),
+        (
+            top("tcp_friendliness = \"tcp-reno\"") + "protocol = \"cbr\"\nrate = \"1M\"\n",
+            "there is no TCP flow",
+        ),
         (flow("protocol = \"tcp-cubic\"\narrivals = 5"), "'arrivals' needs 'bytes'"),
         (flow("protocol = \"tcp-cubic\"\narrivals = 0\nbytes = 9"), "a second above 0"),
         (
             flow("protocol = \"tcp-cubic\"\noptions = { delayed_ack = \"1s\" }"),
             "the delayed-ACK timer is not shorter",
+        ),
+        (flow("count = 0"), "line 9: count = \"0\": there would be no flow: leave the table out"),
+        (flow("bytes = 0"), "line 9: bytes = \"0\": there is nothing to send: give at least 1"),
+        (flow("bytes = \"0kB\""), "there is nothing to send"),
+        (flow("start = \"2s\""), "line 6: 'udt-1' begins at 2s, and the run ends at 2s"),
+        (
+            flow("count = 5\nstagger = \"500ms\""),
+            "line 6: 'udt-5' begins at 2s, and the run ends at 2s",
         ),
         (flow("count = -1"), "line 9: count = \"-1\": give a whole number of flows"),
         (flow("count = 2.7"), "line 9: count = \"2.7\": give a whole number of flows"),
@@ -238,6 +269,16 @@ fn mistakes_are_named_with_their_lines() {
         (link("delay = \"$x *\"\n[set]\nx = \"1s\""), "line 6: '1s *' ends with a sign"),
         (link("delay = \"$x * 2ms\"\n[set]\nx = \"1s\""), "by a number with a unit"),
         (link("[sweep]\nx = []"), "line 7: 'x' has no values"),
+        (link("[sweep]\nx = [1,\n2, 1]"), "line 8: 'x' has the value '1' twice: more runs of"),
+        (
+            link("loss = \"$x\"\n[sweep]\nx = [\"1%\", \"1%\", \"0.01\"]"),
+            "line 8: 'x' has '0.01', which is '1%' again",
+        ),
+        (link("[set]\nx = 1\n[sweep]\nx = [1, 2]"), "line 9: 'x' is under [set] too"),
+        (
+            link("[sweep]\nx = [1, 2]\n[[case]]\nname = \"y\"\nx = 3"),
+            "line 7: 'x' is in a [[case]] too: leave one of them out",
+        ),
         (link("[sweep]\nseeds = 0"), "line 7: 'seeds' is how many runs"),
         (link("[sweep]\nx = [{}]"), "line 7: a text or a number is needed here"),
         (link("[set]\nx = [1, 2]"), "line 7: a text or a number is needed here, not a"),
@@ -408,6 +449,11 @@ fn overrides() {
     let without = Plan::parse(&format!("{LINK}{FLOW}"), &[("x".into(), "1".into())], None);
     let expected = "--set x=1: the file has no variable 'x'; give it one under [set] or [sweep]";
     assert_eq!(without.unwrap_err().to_string(), expected);
+    let error = with(&[("rtt", "[1ms, 1000us]")], None).unwrap_err().to_string();
+    assert_eq!(error, "--set rtt=[1ms, 1000us]: 'rtt' has '1000us', which is '1ms' again");
+    // A sweep may go down to none, a table that is never any is a mistake.
+    let plan = with(&[("n", "[0, 1]")], None).unwrap();
+    assert_eq!([0, 1].map(|n| plan.point(n).unwrap().scenario.flows.len()), [0, 1]);
     for seeds in ["0", "x", "[1, 2]"] {
         let error = with(&[("seeds", seeds)], None).unwrap_err().to_string();
         assert!(error.starts_with(&format!("--set seeds={seeds}: 'seeds' is how")), "{error}");
@@ -426,7 +472,8 @@ fn a_variable_may_be_unused() {
 fn names_and_times_of_several_flows() {
     let text = format!(
         "{LINK}{FLOW}count = 2\nstagger = \"100ms\"\nstart = \"50ms\"\n{FLOW}\
-         {FLOW}protocol = \"tcp-newreno\"\nname = \"tcp\"\ncount = 2\n{FLOW}count = 0\n"
+         {FLOW}protocol = \"tcp-newreno\"\nname = \"tcp\"\ncount = 2\n\
+         {FLOW}count = \"$none\"\n[set]\nnone = 0\n"
     );
     let scenario = scenario(&text);
     let names: Vec<&str> = scenario.flows.iter().map(|flow| &*flow.name).collect();
@@ -457,6 +504,33 @@ fn indices_of_a_run() {
     assert_eq!(report.measured_s, (1.0, 2.0));
 }
 
+/// Flows that are not there at the same time have no more than the link together.
+#[test]
+fn efficiency_is_no_more_than_there_is() {
+    let flows = |keys: &str| {
+        let link = LINK.replace("2s", "10s");
+        scenario(&format!("{link}delay = \"1ms\"\n{FLOW}\n{FLOW}{keys}\n")).run()
+    };
+    let sum = |report: &farhaul_sim::Report| {
+        report.flows.iter().map(|flow| flow.throughput_bps).sum::<f64>()
+    };
+    for keys in ["start = \"5s\"", "stop = \"2s\"", "start = \"4s\"\nstop = \"6s\""] {
+        let report = flows(keys);
+        let bytes: u64 = report.flows.iter().map(|flow| flow.bytes).sum();
+        let efficiency = report.indices.efficiency_bps;
+        assert!((efficiency - bytes as f64 * 8.0 / 10.0).abs() < 1.0, "{keys}: {efficiency}");
+        assert!(efficiency < 10e6 && sum(&report) > 10e6, "{keys}: {efficiency}");
+    }
+    // Where they are, it is the sum; also where nobody is there at first, or in the end.
+    for keys in ["", "bytes = 500"] {
+        let report = flows(keys);
+        assert_eq!(report.indices.efficiency_bps, sum(&report), "{keys}");
+    }
+    let one = format!("{LINK}delay = \"1ms\"\n{FLOW}start = \"1s\"\nstop = \"1500ms\"\n");
+    let report = scenario(&one).run();
+    assert_eq!(report.indices.efficiency_bps, report.flows[0].throughput_bps);
+}
+
 /// Whatever a file says: an answer, soon, and no panic.
 #[test]
 fn hostile_files() {
@@ -474,11 +548,14 @@ fn hostile_files() {
     let phases = format!(
         "{LINK}{FLOW}protocol = \"cbr\"\nschedule = \"0s:1M\"\nrepeat = \"1s\"\ntimes = 10000\ncount = 100000\n"
     );
-    let list = format!("[{}]", "1,".repeat(1_000));
+    let list = format!("{:?}", (1..=1_000).collect::<Vec<_>>());
     let points = format!("{LINK}{FLOW}[sweep]\na = {list}\nb = {list}\nc = {list}\nd = {list}\n");
     let parts = format!("{LINK}{FLOW}count = 100000\n[sweep]\na = {list}\n");
     let wrong = format!("{LINK}{FLOW}x = \"$a\"\n[sweep]\na = {list}\nb = {list}\n");
     let seeds = format!("{LINK}{FLOW}[sweep]\nseeds = 18446744073709551615\n");
+    let values = format!("{LINK}{FLOW}sample = \"1ms\"\n[sweep]\nseeds = 900000\n");
+    let pair = |n| format!("[[link]]\nfrom = \"a{n}\"\nto = \"b{n}\"\nrate = 1\n");
+    let nodes = format!("{LINK}{FLOW}{}", (0..9_999).map(pair).collect::<String>());
     let cases = [
         "",
         "\0\0\0",
@@ -502,6 +579,8 @@ fn hostile_files() {
         &parts,
         &wrong,
         &seeds,
+        &values,
+        &nodes,
     ];
     for text in cases {
         let head: String = text.chars().take(60).collect();
@@ -516,9 +595,12 @@ fn extremes_run() {
     let cases = [
         format!("{LINK}{FLOW}").replace("2s", "1ns"),
         format!("{LINK}{FLOW}").replace("2s", "150ns"),
-        format!("{LINK}{FLOW}bytes = 0\n"),
-        format!("{LINK}{FLOW}start = \"3000000000s\"\n"),
-        format!("{LINK}{FLOW}count = 3\nstagger = \"3000000000s\"\n"),
+        format!("{LINK}{FLOW}bytes = 1\n"),
+        format!("{LINK}{FLOW}start = \"1.999999999s\"\n"),
+        format!("sample = \"2s\"\n{LINK}{FLOW}"),
+        format!("{LINK}queue = \"1500B\"\n{FLOW}"),
+        format!("{LINK}queue = \"100B\"\n{FLOW}options = {{ mss = 100 }}\n"),
+        format!("{LINK}reverse = {{ queue = \"100B\" }}\n{FLOW}"),
         format!("{LINK}delay = \"3000000000s\"\n{FLOW}"),
         format!("{LINK}jitter = \"3000000000s:reorder\"\n{FLOW}"),
         format!("{LINK}loss = 1\n{FLOW}"),

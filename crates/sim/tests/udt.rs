@@ -129,18 +129,22 @@ fn messages_come_or_are_given_up() {
 /// A connection that broke, or never was, is told of; one that ends as it should is not.
 #[test]
 fn how_a_connection_ended() {
-    let ended = |link: &str, flow: &str| {
+    let scenario = |link: &str, flow: &str| {
         let text = format!(
             "duration = '20s'\n[[link]]\nfrom = 'a'\nto = 'b'\nrate = '10M'\ndelay = '20ms'\n{link}\n\
              [[flow]]\nfrom = 'a'\nto = 'b'\n{flow}"
         );
         let plan = Plan::parse(&text, &[], None).expect("a scenario");
-        plan.point(0).expect("a point").scenario.run().flows[0].ended
+        plan.point(0).expect("a point").scenario
     };
+    let ended = |link: &str, flow: &str| scenario(link, flow).run().flows[0].ended;
     assert_eq!(ended("", ""), None);
     assert_eq!(ended("", "bytes = '1MB'"), None);
     assert_eq!(ended("", "stop = '5s'"), None);
-    assert_eq!(ended("", "start = '30s'"), None);
+    // It has not begun. A file cannot say so.
+    let mut late = scenario("", "");
+    late.flows[0].start = late.duration * 2;
+    assert_eq!(late.run().flows[0].ended, None);
     assert_eq!(ended("loss = 1", ""), Some(Ended::NeverConnected));
     let brief = "options = { peer_timeout = '4s', linger = '1s' }";
     assert_eq!(ended("blackouts = '5s+20s'", brief), Some(Ended::Broken));

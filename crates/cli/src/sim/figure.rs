@@ -8,17 +8,37 @@ use farhaul_sim::Report;
 /// More flows than this are drawn together.
 const MOST_LINES: usize = 12;
 
-/// The throughput over time of one run, or over the last swept variable of several; none if that is
-/// no number.
-pub fn of(name: &str, measured: &[Measured]) -> Option<Figure> {
-    match measured {
-        [] => None,
-        [only] => Some(over_time(name, &only.report)),
-        _ => over_variable(name, measured).map(Figure::from),
+/// More names than this are no picture any more.
+const MOST_NAMES: usize = 200;
+
+/// The throughput over time of one run, or of several over the last swept variable of which all
+/// values are numbers; if there is none, over the last one, whose values are names.
+///
+/// # Errors
+/// Why there is none.
+pub fn of(title: &str, measured: &[Measured]) -> Result<Figure, String> {
+    let all: Vec<&Measured> = match measured {
+        [only] => return Ok(over_time(title, &only.report)),
+        _ => measured.iter().collect(),
+    };
+    let Some(first) = all.first() else { return Err("there are no runs".into()) };
+    // Over what is the same everywhere a plot shows nothing.
+    let varies = |name: &&String| all.iter().any(|run| run.value(name) != first.value(name));
+    let variables: Vec<&String> =
+        first.values.iter().map(|(name, _)| name).filter(varies).collect();
+    let numbers = |name: &&&String| {
+        all.iter().all(|run| run.value(name).is_some_and(|v| number(v).is_some()))
+    };
+    if let Some(variable) = variables.iter().rev().find(numbers) {
+        return Ok(over_numbers(title, variable, &all).into());
+    }
+    match variables.last() {
+        Some(variable) => over_names(title, variable, &all).map(Figure::from),
+        None => Err("the runs differ in their seeds only".into()),
     }
 }
 
-fn over_time(name: &str, report: &Report) -> Figure {
+fn over_time(title: &str, report: &Report) -> Figure {
     let at = |index: usize| (index as f64 + 0.5) * report.sample_s;
     let points = |series: &[f64]| series.iter().enumerate().map(|(n, y)| (at(n), *y)).collect();
     let series = if report.flows.len() <= MOST_LINES {
@@ -29,7 +49,6 @@ fn over_time(name: &str, report: &Report) -> Figure {
         let sums: Vec<f64> = (0..samples).map(sum).collect();
         vec![Series::line(format!("{} flows together", report.flows.len()), points(&sums))]
     };
-    let title = if report.title.is_empty() { name } else { &report.title };
     Figure::from(Chart {
         title: title.to_owned(),
         x: Axis::linear("time", "s"),
@@ -39,27 +58,59 @@ fn over_time(name: &str, report: &Report) -> Figure {
     })
 }
 
-fn over_variable(name: &str, measured: &[Measured]) -> Option<Chart> {
-    let (variable, _) = measured.first()?.values.last()?;
-    let measured: Vec<&Measured> = measured.iter().collect();
-    if measured.iter().any(|run| run.value(variable).and_then(number).is_none()) {
-        return None;
-    }
-    let mut series = curves(&measured, variable, |run| Some(run.report.indices.efficiency_bps));
+fn over_numbers(title: &str, variable: &str, measured: &[&Measured]) -> Chart {
+    let mut series = curves(measured, variable, |run| Some(run.report.indices.efficiency_bps));
     for curve in series.iter_mut().filter(|curve| curve.name.is_empty()) {
         curve.name = "throughput".into();
     }
-    let mut x = Axis { label: readable(variable), ..axis(variable, &measured) };
+    let mut x = Axis { label: readable(variable), ..axis(variable, measured) };
     if measured.iter().all(|run| run.value(variable).is_some_and(|value| value.ends_with('%'))) {
         x.unit = "%".into();
         for (share, _) in series.iter_mut().flat_map(|curve| &mut curve.points) {
             *share *= 100.0;
         }
     }
-    Some(Chart {
-        title: name.to_owned(),
+    Chart {
+        title: title.to_owned(),
         x,
         y: Axis::linear("throughput", "b/s"),
+        series,
+        ..Chart::default()
+    }
+}
+
+/// A row for each value, from the top in their order, where there is room for long names, and a mark
+/// for each run.
+fn over_names(title: &str, variable: &str, measured: &[&Measured]) -> Result<Chart, String> {
+    let mut names: Vec<&str> = Vec::new();
+    for value in measured.iter().filter_map(|run| run.value(variable)) {
+        if !names.contains(&value) {
+            names.push(value);
+        }
+        if names.len() > MOST_NAMES {
+            return Err(format!(
+                "'{variable}' has more than {MOST_NAMES} values that are no numbers"
+            ));
+        }
+    }
+    names.reverse();
+    let mut series: Vec<Series> = Vec::new();
+    for run in measured {
+        let row =
+            run.value(variable).and_then(|value| names.iter().position(|name| *name == value));
+        let Some(row) = row else { continue };
+        let name = run.label_without(variable);
+        let known = series.iter().position(|one| one.name == name).unwrap_or_else(|| {
+            series.push(Series::both(name, Vec::new()).points());
+            series.len() - 1
+        });
+        series[known].points.push((run.report.indices.efficiency_bps, row as f64));
+    }
+    let names = names.into_iter().map(str::to_owned).collect();
+    Ok(Chart {
+        title: title.to_owned(),
+        x: Axis::linear("throughput", "b/s"),
+        y: Axis { label: readable(variable), ..Axis::named(names) },
         series,
         ..Chart::default()
     })
@@ -81,21 +132,64 @@ mod tests {
 
     use super::*;
 
-    /// The axis of a plot over `variable`.
-    fn axis_over(variable: &str, values: &[&str]) -> (Axis, Vec<f64>) {
+    /// A run for each list of values of these variables.
+    fn runs(variables: &[&str], values: &[&[&str]]) -> Vec<Measured> {
         let text = "duration = \"10ms\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1M\"\n\
             [[flow]]\nfrom = \"a\"\nto = \"b\"\n";
         let plan = Plan::parse(text, &[], None).expect("a plan");
         let report = plan.point(0).expect("a point").scenario.run();
-        let run = |(point, value): (usize, &&str)| Measured {
+        let owned = |text: &&str| (*text).to_owned();
+        let run = |(point, values): (usize, &&[&str])| Measured {
             point: point as u64,
-            values: vec![(variable.to_owned(), (*value).to_owned())],
+            values: variables.iter().map(owned).zip(values.iter().map(owned)).collect(),
             report: report.clone(),
         };
-        let measured: Vec<Measured> = values.iter().enumerate().map(run).collect();
-        let chart = over_variable("x", &measured).expect("numbers");
+        values.iter().enumerate().map(run).collect()
+    }
+
+    fn chart(measured: &[Measured]) -> Chart {
+        let Figure::Chart(chart) = of("x", measured).expect("a plot") else { panic!("no chart") };
+        chart
+    }
+
+    /// The axis of a plot over `variable`.
+    fn axis_over(variable: &str, values: &[&str]) -> (Axis, Vec<f64>) {
+        let values: Vec<[&str; 1]> = values.iter().map(|value| [*value]).collect();
+        let values: Vec<&[&str]> = values.iter().map(|value| &value[..]).collect();
+        let chart = chart(&runs(&[variable], &values));
         let places = chart.series[0].points.iter().map(|(x, _)| *x).collect();
         (chart.x, places)
+    }
+
+    /// Over numbers if a variable has some, else by name.
+    #[test]
+    fn what_a_plot_is_over() {
+        let names = |chart: &Chart| -> Vec<String> {
+            chart.series.iter().map(|series| series.name.clone()).collect()
+        };
+        let values: [&[&str]; 4] =
+            [&["1%", "false"], &["1%", "true"], &["2%", "false"], &["2%", "true"]];
+        let over_loss = chart(&runs(&["loss", "noisy"], &values));
+        assert_eq!(over_loss.x.label, "loss rate");
+        assert_eq!(names(&over_loss), ["noisy false", "noisy true"]);
+        let values: [&[&str]; 4] =
+            [&["bdp", "udt"], &["bdp", "tcp"], &["5p", "udt"], &["5p", "tcp"]];
+        let by_name = chart(&runs(&["queue", "protocol"], &values));
+        assert_eq!(
+            (&*by_name.y.label, &*by_name.y.names),
+            ("protocol", &["tcp", "udt"].map(String::from)[..])
+        );
+        assert_eq!(names(&by_name), ["queue bdp", "queue 5p"]);
+        let rows: Vec<f64> = by_name.series[0].points.iter().map(|point| point.1).collect();
+        assert_eq!(rows, [1.0, 0.0]);
+        // Over what does not vary there is nothing to see.
+        let values: [&[&str]; 2] = [&["udt", "5ms"], &["tcp", "5ms"]];
+        assert_eq!(chart(&runs(&["protocol", "rtt"], &values)).y.label, "protocol");
+        assert!(of("x", &runs(&[], &[&[], &[]])).is_err_and(|why| why.contains("seeds only")));
+        let many: Vec<String> = (0..300).map(|n| format!("name {n}")).collect();
+        let many: Vec<[&str; 1]> = many.iter().map(|name| [name.as_str()]).collect();
+        let many: Vec<&[&str]> = many.iter().map(|name| &name[..]).collect();
+        assert!(of("x", &runs(&["y"], &many)).is_err_and(|why| why.contains("more than 200")));
     }
 
     #[test]

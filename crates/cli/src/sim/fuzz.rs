@@ -1,5 +1,6 @@
 //! `farhaul sim fuzz`: random scenarios, and what must hold in each.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -11,16 +12,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use farhaul_lab::sweep;
-use farhaul_sim::fuzz;
+use farhaul_sim::fuzz::{self, Checked};
 use serde::Serialize;
 
-use crate::exit::Failed;
-use crate::progress::Progress;
-use crate::{output, units};
+use crate::exit::{Failed, interrupted};
+use crate::progress::{Progress, stop_flag};
+use crate::{files, output, units};
 
 /// Simulate random networks, faults and flows, and check what must hold in all of them.
 ///
-/// A failure is printed with the command that repeats it, and its scenario is written to a file.
+/// A failure is printed when it is found, with the command that repeats it, and its scenario is
+/// written to a file.
 #[derive(Args, Debug)]
 pub struct FuzzArgs {
     /// How many scenarios, each with a seed of its own
@@ -62,32 +64,80 @@ struct Failure {
     seed: u64,
     what: String,
     command: String,
-    scenario: PathBuf,
+    /// None if it could not be written.
+    scenario: Option<PathBuf>,
 }
 
 /// Runs them.
 pub fn run(args: &FuzzArgs) -> Result<()> {
-    if args.write {
-        for seed in args.seed..args.seed.saturating_add(args.runs) {
-            output::print(format!("{}\n", write(args, seed)?.display()).as_bytes())?;
-        }
-        return Ok(());
-    }
+    let stop = stop_flag();
     // Not when there is something to write: what was found would be lost.
     fs::create_dir_all(&args.into)
         .with_context(|| format!("cannot make {}", args.into.display()))?;
+    if args.write {
+        for index in 0..args.runs {
+            if stop.load(Ordering::Relaxed) {
+                return Err(interrupted().into());
+            }
+            let path = write(args, args.seed.wrapping_add(index))?;
+            output::print(format!("{}\n", path.display()).as_bytes())?;
+        }
+        return Ok(());
+    }
+    let shown = Progress::new();
+    let stopped = || stop.load(Ordering::Relaxed);
+    let check = |seed| fuzz::check_unless(seed, &stopped);
+    // With JSON all of them are in the one document at the end.
+    let tell = |failure: &Failure| {
+        shown.print_beside(|| {
+            let text = failure.to_string();
+            if args.json {
+                eprint!("{text}");
+            } else {
+                // If nobody reads it, the exit code still says so.
+                output::print(text.as_bytes()).ok();
+            }
+        });
+    };
+    let found = check_all(args, &stopped, &check, &shown, &tell);
+    drop(shown);
+    let stopped = stopped();
+    drop(stop);
+    output::emit(args.json, &found, show)?;
+    match found.failures.len() {
+        _ if stopped => Err(interrupted().into()),
+        0 => Ok(()),
+        count => {
+            let message = format!("{count} of {} random scenarios failed", found.runs);
+            Err(Failed { code: 1, message }.into())
+        }
+    }
+}
+
+/// Runs the seeds, of each of which `check` says what it has shown, or none if it was stopped. Each
+/// failure is written, and `tell` told, when it is found.
+fn check_all(
+    args: &FuzzArgs,
+    stopped: &(dyn Fn() -> bool + Sync),
+    check: &(dyn Fn(u64) -> Result<Option<Checked>, String> + Sync),
+    shown: &Progress,
+    tell: &(dyn Fn(&Failure) + Sync),
+) -> Fuzzed {
     let began = Instant::now();
     let next = AtomicU64::new(0);
-    let shown = Progress::new();
     let found: Mutex<Fuzzed> = Mutex::default();
     let work = || {
-        while args.time.is_none_or(|time| began.elapsed() < time) {
+        while !stopped() && args.time.is_none_or(|time| began.elapsed() < time) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= args.runs {
                 break;
             }
             let seed = args.seed.wrapping_add(index);
-            let result = fuzz::check(seed);
+            let result = match check(seed) {
+                Ok(None) => break,
+                Ok(Some(checked)) => Ok(checked),
+                Err(what) => Err(what),
+            };
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found.runs += 1;
             match result {
@@ -99,8 +149,13 @@ pub fn run(args: &FuzzArgs) -> Result<()> {
                 }
                 Err(what) => {
                     let command = format!("farhaul sim fuzz --seed {seed} --runs 1");
-                    let scenario = PathBuf::new();
-                    found.failures.push(Failure { seed, what, command, scenario });
+                    let written = write(args, seed);
+                    if let Err(error) = &written {
+                        shown.print_beside(|| eprintln!("farhaul: {error:#}"));
+                    }
+                    let failure = Failure { seed, what, command, scenario: written.ok() };
+                    tell(&failure);
+                    found.failures.push(failure);
                 }
             }
             let (runs, failures) = (found.runs, found.failures.len());
@@ -114,29 +169,24 @@ pub fn run(args: &FuzzArgs) -> Result<()> {
         }
         work();
     });
-    drop(shown);
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.failures.sort_by_key(|failure| failure.seed);
-    for failure in &mut found.failures {
-        failure.scenario = write(args, failure.seed)?;
-    }
     found.wall_seconds = began.elapsed().as_secs_f64();
-    output::emit(args.json, &found, show)?;
-    match found.failures.len() {
-        0 => Ok(()),
-        count => {
-            let message = format!("{count} of {} random scenarios failed", found.runs);
-            Err(Failed { code: 1, message }.into())
+    found
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: {}\n  again: {}", self.seed, self.what, self.command)?;
+        match &self.scenario {
+            Some(path) => writeln!(f, "  scenario: {}", path.display()),
+            None => Ok(()),
         }
     }
 }
 
 fn show(found: &Fuzzed, out: &mut dyn Write) -> io::Result<()> {
     let Fuzzed { runs, events, packets, bytes, simulated_s, wall_seconds, .. } = found;
-    for Failure { seed, what, command, scenario } in &found.failures {
-        writeln!(out, "seed {seed}: {what}")?;
-        writeln!(out, "  again: {command}\n  scenario: {}", scenario.display())?;
-    }
     let bytes = units::show_size(*bytes);
     writeln!(
         out,
@@ -149,7 +199,70 @@ fn show(found: &Fuzzed, out: &mut dyn Write) -> io::Result<()> {
 /// Writes the scenario of `seed`, so that `sim run` can show it.
 fn write(args: &FuzzArgs, seed: u64) -> Result<PathBuf> {
     let path = args.into.join(format!("fuzz-{seed}.toml"));
-    fs::write(&path, fuzz::scenario(seed))
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    files::write(&path, fuzz::scenario(seed).as_bytes())?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: FuzzArgs,
+    }
+
+    fn checked() -> Checked {
+        Checked { events: 1, packets: 2, bytes: 3, simulated: Duration::from_secs(4) }
+    }
+
+    /// Not at the end, which may be hours away, or never come.
+    #[test]
+    fn a_failure_is_told_and_written_when_it_is_found() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let into = directory.path().display().to_string();
+        let line = ["fuzz", "--seed", "3", "--runs", "4", "--jobs", "1", "--into", &into];
+        let args = Line::parse_from(line).args;
+        let told: Mutex<Vec<String>> = Mutex::default();
+        let tell = |failure: &Failure| told.lock().expect("a lock").push(failure.to_string());
+        let file = directory.path().join("fuzz-4.toml");
+        let check = |seed| {
+            assert_eq!(file.exists(), seed > 4);
+            assert_eq!(told.lock().expect("a lock").len(), usize::from(seed > 4));
+            if seed == 4 { Err("it is wrong".into()) } else { Ok(Some(checked())) }
+        };
+        let found = check_all(&args, &|| false, &check, &Progress::hidden(), &tell);
+        assert_eq!((found.runs, found.failures.len(), found.bytes), (4, 1, 9));
+        let expected = format!(
+            "seed 4: it is wrong\n  again: farhaul sim fuzz --seed 4 --runs 1\n  scenario: {}\n",
+            file.display()
+        );
+        assert_eq!(*told.lock().expect("a lock"), [expected]);
+        assert_eq!(fs::read_to_string(file).expect("a file"), fuzz::scenario(4));
+    }
+
+    /// What was stopped in the middle is no run.
+    #[test]
+    fn what_was_found_until_it_was_stopped() {
+        let args = Line::parse_from(["fuzz", "--jobs", "1"]).args;
+        let check = |seed| Ok((seed < 2).then(checked));
+        let found = check_all(&args, &|| false, &check, &Progress::hidden(), &|_| ());
+        assert_eq!((found.runs, found.bytes), (2, 6));
+    }
+
+    /// The seeds go round, with `--write` as without.
+    #[test]
+    fn seeds_go_round() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let into = directory.path().join("new").display().to_string();
+        let last = u64::MAX.to_string();
+        let line = ["fuzz", "--seed", &last, "--runs", "2", "--write", "--into", &into];
+        run(&Line::parse_from(line).args).expect("files");
+        for seed in [u64::MAX, 0] {
+            assert!(directory.path().join(format!("new/fuzz-{seed}.toml")).exists());
+        }
+    }
 }

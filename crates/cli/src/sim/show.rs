@@ -24,6 +24,9 @@ pub fn report(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     for (name, value) in named.into_iter().filter_map(|(name, value)| Some((name, value?))) {
         writeln!(out, "{name} {value:.4}")?;
     }
+    if tcp_friendliness.is_some() && report.flows.iter().all(|flow| flow.protocol != "udt") {
+        writeln!(out, "no flow is UDT: the run that TCP friendliness compares with is the same")?;
+    }
     let wall = report.wall_seconds.unwrap_or_default();
     let speed_up = report.duration_s / wall.max(1e-9);
     writeln!(

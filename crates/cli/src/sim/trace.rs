@@ -107,11 +107,12 @@ impl TraceArgs {
         while !failed() && run.step() && !stop.load(Ordering::Relaxed) {
             let (simulated, whole) = run.progress();
             let (simulated, whole) = (simulated.as_secs_f64(), whole.as_secs_f64());
-            bar.show_sweep(sweep::Progress {
+            let progress = sweep::Progress {
                 runs: (0, 1),
                 share: simulated / whole,
                 speed_up: simulated / began.elapsed().as_secs_f64().max(1e-9),
-            });
+            };
+            bar.show_sweep(progress, whole);
         }
         drop(bar);
         let ends = [
@@ -126,6 +127,7 @@ impl TraceArgs {
         if stop.load(Ordering::Relaxed) {
             return Err(interrupted().into());
         }
+        drop(stop);
         let mut report = run.finish();
         report.wall_seconds = Some(began.elapsed().as_secs_f64());
         Ok(Some(Measured { point: number, values: point.values, report }))

@@ -1,11 +1,12 @@
 //! `[[flow]]`: one flow, or several of a kind.
 
+use core::ops::Range;
 use core::time::Duration;
 
 use farhaul_control::Spec;
 use farhaul_engine::{Config, Mode, ReorderTolerance};
 use farhaul_link::{Rate, parse_duration, parse_size};
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use super::reader::{Item, Scalar, Section};
 use super::tables::Nodes;
@@ -36,15 +37,26 @@ pub(super) fn read(section: &Section<'_>, nodes: &Nodes, before: usize) -> Optio
     let start = section.duration("start").unwrap_or_default();
     let stop = section.duration("stop");
     let stagger = section.duration("stagger").unwrap_or_default();
+    // A sweep may go down to none of them; who writes that there is none has no use for the table.
+    let may_be_none = section.raw("count").is_some_and(
+        |count| matches!(count.get_ref(), DeValue::String(text) if text.contains('$')),
+    );
     let count = section.text("count").and_then(|scalar| {
         section.parse("count", &scalar, |text| match text.parse::<f64>() {
+            Ok(0.0) if !may_be_none => {
+                Err("there would be no flow: leave the table out, or give a variable".to_owned())
+            }
             Ok(count) if (0.0..=MOST_FLOWS as f64).contains(&count) && count.fract() == 0.0 => {
                 Ok(count as usize)
             }
             _ => Err(format!("give a whole number of flows up to {MOST_FLOWS}")),
         })
     });
-    let bytes = section.get("bytes", bytes);
+    let bytes = section.get("bytes", |text| match bytes(text) {
+        // One protocol would send a packet for it and another none.
+        Ok(0) => Err("there is nothing to send: give at least 1".to_owned()),
+        bytes => bytes,
+    });
     let mut protocol = protocol(section);
     if protocol.is_none() {
         // What this one would take may not have been asked for: no key is a wrong one.
@@ -162,14 +174,19 @@ fn tcp_law(protocol: &str) -> Option<Spec> {
 }
 
 /// `tcp_friendliness = "tcp-newreno"`, with the options of those flows in `tcp_options`.
-pub(super) fn friendliness(top: &Section<'_>) -> Option<TcpConfig> {
-    let name = top.text("tcp_friendliness")?;
+pub(super) fn friendliness(top: &Section<'_>) -> Option<(TcpConfig, Range<usize>)> {
+    let Some(name) = top.text("tcp_friendliness") else {
+        if let Some(options) = top.raw("tcp_options") {
+            top.reader().problem(&options.span(), "'tcp_options' needs 'tcp_friendliness'");
+        }
+        return None;
+    };
     let Some(law) = tcp_law(&name.text) else {
         let message = format!("'{}' is no TCP; write tcp-newreno or tcp-cubic", name.text);
         top.reader().problem(&name.span, message);
         return None;
     };
-    Some(tcp_options(top, "tcp_options", law))
+    Some((tcp_options(top, "tcp_options", law), name.span))
 }
 
 /// The `options` of a UDT flow.
@@ -272,7 +289,7 @@ fn options<'a>(
     section: &Section<'a>,
     key: &'static str,
     example: &str,
-) -> Option<(&'a DeTable<'a>, core::ops::Range<usize>)> {
+) -> Option<(&'a DeTable<'a>, Range<usize>)> {
     match section.item(key)? {
         Item::Table(table, span) => Some((table, span)),
         Item::Scalar(Scalar { span, .. }) | Item::List(_, span) => {

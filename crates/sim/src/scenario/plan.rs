@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
+use super::duplicates::{self, duplicates};
 use super::problems::{Problem, Problems, line_of};
-use super::reader::{Reader, Variables};
+use super::reader::{Reader, Scalar, Variables};
 use super::{Scenario, tables};
 use farhaul_base::names::suggestion;
 
@@ -40,6 +41,8 @@ const CASE: &str = "case";
 const MOST_POINTS: u64 = 1_000_000;
 /// The most links and flows that all its points may have together.
 const MOST_PARTS: usize = 5_000_000;
+/// The most samples of them that all its points may have together: results are kept until the end.
+const MOST_VALUES: u64 = 100_000_000;
 /// After so many problems the rest of a sweep is not looked at.
 const ENOUGH_PROBLEMS: usize = 1_000;
 
@@ -70,10 +73,14 @@ impl Plan {
         }
         if problems.is_empty() {
             // What is wrong at one value of a variable may be right at another.
-            let mut parts = 0;
+            let (mut parts, mut values) = (0, 0u64);
             for point in 0..plan.combinations() {
                 match plan.scenario(&document, point, 0) {
-                    Ok(scenario) => parts += scenario.links.len() + scenario.flows.len(),
+                    Ok(scenario) => {
+                        parts += scenario.links.len() + scenario.flows.len();
+                        let of_seeds = scenario.values().saturating_mul(plan.seeds);
+                        values = values.saturating_add(of_seeds);
+                    }
                     Err(found) => problems.extend(found),
                 }
                 if problems.len() > ENOUGH_PROBLEMS {
@@ -82,6 +89,14 @@ impl Plan {
                 if parts > MOST_PARTS {
                     let message = "the links and flows of all points are too many: sweep less";
                     problems.push(Problem { line: None, message: message.into() });
+                    break;
+                }
+                if values > MOST_VALUES {
+                    let message = format!(
+                        "the samples of flows and links at all points are more than {MOST_VALUES}: \
+                         take a longer 'sample', or sweep less"
+                    );
+                    problems.push(Problem { line: None, message });
                     break;
                 }
             }
@@ -177,12 +192,18 @@ impl Plan {
             };
             for (key, value) in entries.iter() {
                 let (name, span) = (key.get_ref().to_string(), value.span());
-                let values: Vec<String> = match value.get_ref() {
+                let scalars: Vec<Scalar> = match value.get_ref() {
                     DeValue::Array(list) if swept => {
-                        list.iter().filter_map(|v| reader.scalar(v)).map(|s| s.text).collect()
+                        list.iter().filter_map(|v| reader.scalar(v)).collect()
                     }
-                    _ => reader.scalar(value).into_iter().map(|s| s.text).collect(),
+                    _ => reader.scalar(value).into_iter().collect(),
                 };
+                let texts = scalars.iter().map(|scalar| &*scalar.text);
+                for (place, earlier) in duplicates(texts) {
+                    let Scalar { text, span } = &scalars[place];
+                    reader.problem(span, duplicates::message(&name, text, earlier));
+                }
+                let values: Vec<String> = scalars.into_iter().map(|s| s.text).collect();
                 if values.is_empty() {
                     reader.problem(&span, format!("'{name}' has no values"));
                 } else if swept && name == "seeds" {
@@ -191,6 +212,10 @@ impl Plan {
                         _ => reader.problem(&span, "'seeds' is how many runs each point has"),
                     }
                 } else if swept {
+                    if set.contains_key(&name) {
+                        let message = format!("'{name}' is under [set] too: leave one of them out");
+                        reader.problem(&key.span(), message);
+                    }
                     sweep.push((key.span().start, name, values));
                 } else {
                     set.extend(values.into_iter().map(|value| (name.clone(), value)));
@@ -200,6 +225,12 @@ impl Plan {
         // As they stand in the file, whatever the order of the parser's map.
         sweep.sort();
         let (names, mut cases) = read_cases(document, &reader);
+        for (start, name, _) in &sweep {
+            if *name == CASE && !names.is_empty() || cases.values().any(|c| c.contains_key(name)) {
+                let message = format!("'{name}' is in a [[case]] too: leave one of them out");
+                reader.problem(&(*start..*start), message);
+            }
+        }
         if !names.is_empty() {
             sweep.insert(0, (0, CASE.to_owned(), names));
         }
@@ -212,6 +243,9 @@ impl Plan {
                     _ => wrong("'seeds' is how many runs each point has".into()),
                 }
                 continue;
+            }
+            for (place, earlier) in duplicates(values.iter().map(String::as_str)) {
+                wrong(duplicates::message(name, &values[place], earlier));
             }
             let place = sweep.iter().position(|(_, swept, _)| swept == name);
             // What a case has would go before it.

@@ -67,6 +67,11 @@ impl<'a> Reader<'a> {
         self.problems.borrow_mut().push(Problem { line: None, message });
     }
 
+    /// Whether nothing wrong has been found so far: what was read is all there is.
+    pub(super) fn is_right(&self) -> bool {
+        self.problems.borrow().is_empty()
+    }
+
     pub(super) fn into_problems(self) -> Vec<Problem> {
         self.problems.into_inner()
     }

@@ -73,7 +73,26 @@ impl Filter {
     pub fn parse(text: &str, scenario: &Scenario) -> Result<Filter, FilterError> {
         let conditions = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
         let conditions = conditions.map(|condition| parse(condition, scenario));
-        Ok(Filter { conditions: conditions.collect::<Result<_, _>>().map_err(FilterError)? })
+        let filter =
+            Filter { conditions: conditions.collect::<Result<_, _>>().map_err(FilterError)? };
+        let (from, to) = filter.span();
+        if from >= to {
+            let message = format!("nothing is shown from {from:?} on and before {to:?}");
+            return Err(FilterError(message));
+        }
+        Ok(filter)
+    }
+
+    /// From when to when events are shown.
+    fn span(&self) -> (Time, Time) {
+        self.conditions.iter().fold(
+            (Time::ZERO, Time::MAX),
+            |(from, to), condition| match condition {
+                Condition::From(time) => (from.max(*time), to),
+                Condition::To(time) => (from, to.min(*time)),
+                _ => (from, to),
+            },
+        )
     }
 
     /// Whether an event is shown.
@@ -230,5 +249,11 @@ mod tests {
         assert!(error("drop").starts_with("'drop' is no condition: write key=value; the keys are"));
         assert!(error("from=2").starts_with("from: "), "{}", error("from=2"));
         assert!(error("flow=one-1,").contains("no condition"));
+        assert_eq!(
+            error("from=3s,to=2s"),
+            "nothing is shown from 3.000000000s on and before 2.000000000s"
+        );
+        assert!(error("to=2s,node=a,from=2s").starts_with("nothing is shown"));
+        assert!(error("to=0s").starts_with("nothing is shown"));
     }
 }
