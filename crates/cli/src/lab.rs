@@ -53,8 +53,8 @@ pub struct RunArgs {
 
 /// Make one page of all experiments, published and measured side by side, and all certificates.
 ///
-/// Runs what has no result in the folder yet. A result of the reduced version counts with
-/// `--quick` only.
+/// Runs what has no result in the folder yet, and whose result is of another version of farhaul or of
+/// the experiment. A result of the reduced version counts with `--quick` only.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Run all of them again
@@ -214,15 +214,26 @@ fn stored(folder: &Path, id: &str) -> Option<Outcome> {
 fn make_report(args: &ReportArgs) -> Result<()> {
     let common = &args.common;
     let fits = |outcome: &Outcome| !args.rerun && (common.quick || !outcome.quick);
-    let (mut outcomes, mut missing) = (Vec::new(), Vec::new());
+    let (mut outcomes, mut missing, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for experiment in catalogue() {
-        match stored(&common.out, &experiment.id).filter(fits) {
-            Some(outcome) => outcomes.push(outcome),
-            None => missing.push(experiment),
+        let Some(outcome) = stored(&common.out, &experiment.id).filter(fits) else {
+            missing.push(experiment);
+            continue;
+        };
+        if !experiment.is_of_now(&outcome) {
+            eprintln!("{}: its result is of another version, so it is run again", experiment.id);
+            missing.push(experiment);
+            continue;
         }
+        // The outcome has all that its pictures and tables are made of.
+        if !outcome.is_whole(&common.out) {
+            files.extend(write(&outcome, &common.out)?);
+        }
+        outcomes.push(outcome);
     }
     let mut summary = run_all(&missing, common)?;
     summary.outcomes.append(&mut outcomes);
+    summary.files.append(&mut files);
     let order: Vec<String> = catalogue().into_iter().map(|experiment| experiment.id).collect();
     summary.outcomes.sort_by_key(|outcome| order.iter().position(|id| *id == outcome.id));
     let certificates = certify::all(common, args.rerun)?;
@@ -230,7 +241,7 @@ fn make_report(args: &ReportArgs) -> Result<()> {
     summary.outcomes.push(overview(&certificates.certificates));
     let path = common.out.join("report.html");
     let page = report::page("Published and measured", &summary.outcomes);
-    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    report::write_whole(&path, page.as_bytes()).context("cannot write the page")?;
     summary.files.push(path.clone());
     summary.page = Some(path);
     finish(summary, common)

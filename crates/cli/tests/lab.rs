@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use common::ran::{self, Ran};
+use farhaul_lab::experiment::{VERSION, catalogue};
 use serde_json::{Value, json};
 
 /// Runs `farhaul lab` in `directory`.
@@ -32,8 +33,8 @@ fn laws(directory: &Path) -> Vec<String> {
     listed["laws"].as_array().expect("a list").iter().map(name).collect()
 }
 
-/// A folder with a result of each experiment and a certificate of each law, none of which was ever
-/// run.
+/// A folder with a result of each experiment as it is now and a certificate of each law, none of
+/// which was ever run.
 fn stored() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     ids(folder.path()).iter().for_each(|id| store(folder.path(), id, &json!({})));
@@ -48,8 +49,14 @@ fn stored() -> tempfile::TempDir {
 
 fn store(folder: &Path, id: &str, members: &Value) {
     let mut outcome = members.clone();
-    outcome["id"] = id.into();
-    outcome["title"] = "stored".into();
+    let experiment = catalogue().into_iter().find(|one| one.id == id).expect("an experiment");
+    let own =
+        [("id", id), ("title", "stored"), ("version", VERSION), ("experiment", &experiment.hash)];
+    for (key, value) in own {
+        if outcome[key].is_null() {
+            outcome[key] = value.into();
+        }
+    }
     fs::write(folder.join(format!("{id}.json")), outcome.to_string()).expect("a file");
 }
 
@@ -257,4 +264,37 @@ fn a_report_has_all_certificates() {
     json(folder.path(), &["report", "--out", ".", "--json", "--quick"]);
     let made: Value = serde_json::from_slice(&fs::read(&path).expect("a file")).expect("JSON");
     assert!(made["items"].as_array().is_some_and(|items| items.len() > 10), "{made}");
+}
+
+#[test]
+fn a_result_of_another_version_is_not_taken() {
+    for members in [json!({"version": "0.0.1"}), json!({"experiment": "0"})] {
+        let folder = stored();
+        store(folder.path(), "gu-3-time", &members);
+        let ended = lab(folder.path(), &["report", "--out", ".", "--quick"]);
+        let said = "gu-3-time: its result is of another version, so it is run again";
+        assert!(ended.errors.contains(said), "{}", ended.errors);
+        let page = fs::read_to_string(folder.path().join("report.html")).expect("a page");
+        assert_eq!(page.matches(">stored</a>").count(), ids(folder.path()).len() - 1);
+        assert!(page.contains(&format!("with farhaul {VERSION}</p>")), "{page}");
+        let ended = lab(folder.path(), &["report", "--out", ".", "--quick"]);
+        assert!(!ended.errors.contains(said), "{}", ended.errors);
+    }
+}
+
+#[test]
+fn files_that_a_result_lacks_are_made_again() {
+    let folder = stored();
+    let run = ["run", "gu-3-time", "--quick", "--out", "."];
+    assert_eq!(lab(folder.path(), &run).code, Some(0));
+    let path = |name: &str| folder.path().join(name);
+    let read = |name: &str| fs::read(path(name)).expect("a file");
+    let names = ["gu-3-time.json", "gu-3-time.svg", "gu-3-time.png", "gu-3-time.csv"];
+    let before = names.map(read);
+    fs::remove_file(path("gu-3-time.svg")).expect("it was there");
+    fs::write(path("gu-3-time.csv"), "").expect("a file");
+    let report = json(folder.path(), &["report", "--out", ".", "--quick", "--json"]);
+    assert!(names.map(read) == before);
+    let files = report["files"].as_array().expect("a list");
+    assert!(files.contains(&"./gu-3-time.svg".into()), "{files:?}");
 }

@@ -35,6 +35,9 @@ use crate::sweep::{self, Measured, Progress};
 /// Runs of each point on real sockets, of which the median counts.
 const REPEATS: u32 = 3;
 
+/// The version of farhaul.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// How an experiment is run.
 #[derive(Debug)]
 pub struct Options<'a> {
@@ -102,9 +105,17 @@ impl Experiment {
             checks: judge::checks(self, &runs, version),
             notes,
             quick,
+            version: VERSION.into(),
+            experiment: self.hash.clone(),
             command: format!("farhaul lab run {}{}", self.id, if quick { " --quick" } else { "" }),
             seconds: began.elapsed().as_secs_f64(),
         }))
+    }
+
+    /// Whether the outcome is of this experiment as it is now, by this version of farhaul.
+    pub fn is_of_now(&self, outcome: &Outcome) -> bool {
+        let now = (self.id.as_str(), self.hash.as_str(), VERSION);
+        (outcome.id.as_str(), outcome.experiment.as_str(), outcome.version.as_str()) == now
     }
 
     /// Whether its reduced version is another than the full one.
@@ -114,14 +125,14 @@ impl Experiment {
     }
 
     /// Whether the file is well-formed, in both versions, as far as can be told without running it:
-    /// what it names is there, and each check has something to judge by.
+    /// what it names is there, each check has something to judge by, and a chart something to show.
     ///
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), String> {
-        [Version::Full, Version::Reduced]
-            .into_iter()
-            .try_for_each(|version| well_formed::check(self, version))
+        well_formed::check(self, Version::Full)?;
+        well_formed::check(self, Version::Reduced)
+            .map_err(|error| format!("reduced version: {error}"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What experiments have shown: their files, and the page about all of them.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,10 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// Whether it is from the reduced version.
     pub quick: bool,
+    /// The farhaul that has run it.
+    pub version: String,
+    /// What the experiment's file was: [`Experiment::hash`](crate::experiment::Experiment::hash).
+    pub experiment: String,
     /// How to do it again.
     pub command: String,
     /// How long it took.
@@ -97,6 +101,9 @@ pub enum FileError {
     },
 }
 
+/// Makes what is in a file.
+type Make<'a> = Box<dyn Fn() -> Vec<u8> + 'a>;
+
 impl Verdict {
     /// `pass`, `explained` or `FAIL`.
     pub fn shown(self) -> &'static str {
@@ -126,31 +133,52 @@ impl Outcome {
     /// `ID.json`, the pictures and tables of that one which are not written anew are removed. Returns
     /// what was written, `ID.json` first.
     ///
+    /// All is written under other names first, and `ID.json` gets its own last: where it is, the rest
+    /// is whole.
+    ///
     /// # Errors
-    /// If the name is unfit for files, before anything is written, or if the system refuses.
+    /// If the name is unfit for files, before anything is written, or if the system refuses; what the
+    /// folder had before is then there still, or lacks its `ID.json`.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
         self.check_name()?;
         fs::create_dir_all(folder).map_err(|source| FileError::io(folder, source))?;
-        let earlier = Outcome::read(&self.file(folder, 0, "json"));
-        let mut written = Vec::new();
-        let mut write = |index: usize, ending: &str, data: &[u8]| {
-            let path = self.file(folder, index, ending);
-            fs::write(&path, data).map_err(|source| FileError::io(&path, source))?;
-            written.push(path);
-            Ok(())
-        };
-        write(0, "json", self.json().as_bytes())?;
-        for (index, figure) in self.charts.iter().enumerate() {
-            write(index, "svg", figure.svg().as_bytes())?;
-            write(index, "png", &figure.png())?;
-        }
-        for (index, table) in self.tables.iter().enumerate() {
-            write(index, "csv", table.csv().as_bytes())?;
+        let json = self.file(folder, 0, "json");
+        let earlier = Outcome::read(&json);
+        let files = self.files(folder).into_iter().map(|(path, make)| {
+            let file = Unfinished::write(&path, &make())?;
+            Ok((path, file))
+        });
+        let files: Vec<(PathBuf, Unfinished)> = files.collect::<Result<_, FileError>>()?;
+        remove(&json)?;
+        let written = files.iter().map(|(path, _)| path.clone()).collect();
+        for (path, file) in files.into_iter().rev() {
+            file.finish(&path)?;
         }
         if let Ok(earlier) = earlier {
             self.remove_others(folder, &earlier)?;
         }
         Ok(written)
+    }
+
+    /// Whether all that [`write`](Self::write) writes is in the folder.
+    pub fn is_whole(&self, folder: &Path) -> bool {
+        let there = |path: &Path| fs::metadata(path).is_ok_and(|file| file.len() > 0);
+        self.files(folder).iter().all(|(path, _)| there(path))
+    }
+
+    /// Its files, `ID.json` first, and how each is made.
+    fn files(&self, folder: &Path) -> Vec<(PathBuf, Make<'_>)> {
+        let at = |index: usize, ending: &str| self.file(folder, index, ending);
+        let mut files: Vec<(PathBuf, Make<'_>)> =
+            vec![(at(0, "json"), Box::new(|| self.json().into_bytes()))];
+        for (index, figure) in self.charts.iter().enumerate() {
+            files.push((at(index, "svg"), Box::new(|| figure.svg().into_bytes())));
+            files.push((at(index, "png"), Box::new(|| figure.png())));
+        }
+        for (index, table) in self.tables.iter().enumerate() {
+            files.push((at(index, "csv"), Box::new(|| table.csv().into_bytes())));
+        }
+        files
     }
 
     /// Removes the files of the pictures and tables that `earlier` had and this outcome has not.
@@ -159,13 +187,7 @@ impl Outcome {
         let pictures = ["svg", "png"].into_iter().flat_map(|end| charts().map(move |n| (n, end)));
         let tables = (self.tables.len()..earlier.tables.len()).map(|n| (n, "csv"));
         for (index, ending) in pictures.chain(tables) {
-            let path = self.file(folder, index, ending);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(FileError::io(&path, error));
-                }
-                _ => {}
-            }
+            remove(&self.file(folder, index, ending))?;
         }
         Ok(())
     }
@@ -199,6 +221,48 @@ impl Outcome {
 impl FileError {
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         FileError::Io { path: path.to_owned(), source }
+    }
+}
+
+/// Writes a file under another name first, so that it is there whole or not at all.
+///
+/// # Errors
+/// If the system refuses; what was there before is then there still.
+pub fn write_whole(path: &Path, data: &[u8]) -> Result<(), FileError> {
+    Unfinished::write(path, data)?.finish(path)
+}
+
+/// Removes a file, if there is one.
+fn remove(path: &Path) -> Result<(), FileError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::io(path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// A file that has not got its name yet; it goes when it is dropped before.
+struct Unfinished(PathBuf);
+
+impl Unfinished {
+    fn write(path: &Path, data: &[u8]) -> Result<Self, FileError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let unfinished = Unfinished(path.with_file_name(format!(".{name}.part")));
+        // What a disk has no room for, some file systems tell only when it is to be on it.
+        let written = fs::File::create(&unfinished.0)
+            .and_then(|mut file| file.write_all(data).and_then(|()| file.sync_all()));
+        written.map_err(|source| FileError::io(path, source))?;
+        Ok(unfinished)
+    }
+
+    fn finish(self, path: &Path) -> Result<(), FileError> {
+        fs::rename(&self.0, path).map_err(|source| FileError::io(path, source))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // Once it has its name there is nothing to remove; what cannot be removed is no result.
+        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -260,6 +324,8 @@ pub(crate) mod tests {
             ],
             notes: vec!["A note.".into()],
             quick: false,
+            version: "1.2.3".into(),
+            experiment: "abc".into(),
             command: "farhaul lab run figure-4-2".into(),
             seconds: 12.5,
         }
@@ -321,6 +387,43 @@ pub(crate) mod tests {
         let own = ["figure-4-2.json", "figure-4-2.svg", "figure-4-2.png"];
         let expected = own.into_iter().chain(others).map(str::to_owned).collect();
         assert_eq!(names(), expected);
+    }
+
+    #[test]
+    fn a_result_that_could_not_be_written_whole_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let json = outcome().write(folder.path()).unwrap().remove(0);
+        let before = fs::read(&json).unwrap();
+        let changed = Outcome { title: "Another".into(), ..outcome() };
+        // The disk is full before all is written: what there was is there still.
+        let full = folder.path().join(".figure-4-2-3.png.part");
+        fs::create_dir(&full).unwrap();
+        assert!(matches!(changed.write(folder.path()), Err(FileError::Io { .. })));
+        assert_eq!(fs::read(&json).unwrap(), before);
+        fs::remove_dir(&full).unwrap();
+        let part = |name: &str| name.ends_with(".part");
+        let left = fs::read_dir(folder.path()).unwrap();
+        let left: Vec<_> = left.map(|file| file.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| part(name.to_str().unwrap())), "{left:?}");
+        // A file cannot take its place: nothing says that the mixture of old and new is a result.
+        let picture = folder.path().join("figure-4-2-2.svg");
+        fs::remove_file(&picture).unwrap();
+        fs::create_dir(&picture).unwrap();
+        assert!(matches!(changed.write(folder.path()), Err(FileError::Io { .. })));
+        assert!(!json.exists());
+    }
+
+    #[test]
+    fn a_result_without_all_of_its_files_is_not_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in outcome().write(folder.path()).unwrap() {
+            assert!(outcome().is_whole(folder.path()));
+            fs::write(&path, "").unwrap();
+            assert!(!outcome().is_whole(folder.path()), "{path:?} is empty");
+            fs::remove_file(&path).unwrap();
+            assert!(!outcome().is_whole(folder.path()), "{path:?}");
+            outcome().write(folder.path()).unwrap();
+        }
     }
 
     #[test]

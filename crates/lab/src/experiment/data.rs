@@ -50,6 +50,9 @@ pub struct Experiment {
     /// What is listed.
     #[serde(default)]
     pub(super) table: Vec<TableSpec>,
+    /// Of the file: BLAKE3 of its bytes, in hexadecimal digits.
+    #[serde(skip)]
+    pub hash: String,
 }
 
 /// Numbers by the value of a swept variable.
@@ -293,7 +296,9 @@ impl Experiment {
     /// # Errors
     /// What is wrong with it, and where.
     pub fn parse(text: &str) -> Result<Experiment, String> {
-        toml::from_str(text).map_err(|error| error.to_string())
+        let read: Experiment = toml::from_str(text).map_err(|error| error.to_string())?;
+        let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+        Ok(Experiment { hash, ..read })
     }
 
     /// A version of a plan.

@@ -66,10 +66,8 @@ fn judge(
         if !reason.contains(because) {
             reason = format!("{reason} {because}").trim().to_owned();
         }
-        let bound = tolerance(&known.bounds());
-        if !bounds.contains(&bound) {
-            bounds.push(bound);
-        }
+        let (bound, at) = (tolerance(&known.bounds()), place(&known.only));
+        bounds.push(if at.is_empty() { bound } else { format!("{bound} ({at})") });
     }
     let mut allowed = tolerance(&check.bounds());
     if !bounds.is_empty() {
@@ -78,7 +76,7 @@ fn judge(
     Check {
         what: check.what.clone(),
         published: published(check, each),
-        measured: describe(&found, &verdicts),
+        measured: describe(&check.bounds(), &found, &verdicts),
         tolerance: allowed,
         verdict: worst,
         reason,
@@ -215,8 +213,14 @@ fn tolerance(bounds: &Bounds) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// All values if they are few, else their range; and where it is not as expected.
-fn describe(found: &[Found<'_>], verdicts: &[Verdict]) -> String {
+/// The points that have these values: `rate 1M, rtt 10us or 100us`.
+fn place(only: &BTreeMap<String, Value>) -> String {
+    let any = |(name, value): (&String, &Value)| (name.clone(), value.all().join(" or "));
+    label(&only.iter().map(any).collect::<Vec<_>>())
+}
+
+/// All values if they are few, else their range; and where it is not as expected, the worst first.
+fn describe(bounds: &Bounds, found: &[Found<'_>], verdicts: &[Verdict]) -> String {
     const MOST_SHOWN: usize = 12;
     let shown = |found: &Found<'_>| {
         let value = significant(found.value);
@@ -225,10 +229,6 @@ fn describe(found: &[Found<'_>], verdicts: &[Verdict]) -> String {
             None => value,
         };
         if found.values.is_empty() { value } else { format!("{value} ({})", label(found.values)) }
-    };
-    let wrong = || {
-        let wrong = found.iter().zip(verdicts).filter(|(_, verdict)| **verdict != Verdict::Pass);
-        wrong.map(|(found, _)| found)
     };
     if found.is_empty() {
         return "nothing".into();
@@ -240,12 +240,44 @@ fn describe(found: &[Found<'_>], verdicts: &[Verdict]) -> String {
     let low = values().reduce(f64::min).unwrap_or(f64::NAN);
     let high = values().reduce(f64::max).unwrap_or(f64::NAN);
     let range = format!("{} to {} at {} points", significant(low), significant(high), found.len());
-    let outside = wrong().count();
-    if outside == 0 {
+    let mut wrong: Vec<(Verdict, f64, &Found<'_>)> = found
+        .iter()
+        .zip(verdicts)
+        .filter(|(_, verdict)| **verdict != Verdict::Pass)
+        .map(|(found, verdict)| (*verdict, beyond(bounds, found), found))
+        .collect();
+    if wrong.is_empty() {
         return range;
     }
-    let first: Vec<String> = wrong().take(MOST_SHOWN).map(shown).collect();
-    format!("{range}; outside at {outside}: {}", first.join("; "))
+    wrong.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
+    let worst: Vec<String> =
+        wrong.iter().take(MOST_SHOWN).map(|(.., found)| shown(found)).collect();
+    let more = match wrong.len() - worst.len() {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    format!("{range}; outside at {}: {}{more}", wrong.len(), worst.join("; "))
+}
+
+/// How far a value is beyond the bounds, as a factor: 2 is twice what is allowed, or half of it. No
+/// bound holds for what is no number, which is farthest.
+fn beyond(bounds: &Bounds, found: &Found<'_>) -> f64 {
+    let Bounds { at_least, at_most, near, within, at_most_times } = *bounds;
+    let (value, near) = (found.value, near.or(found.expected));
+    if value.is_nan() {
+        return f64::INFINITY;
+    }
+    let apart = near.zip(within).map(|(near, share)| {
+        let (low, high) = (near - share * near.abs(), near + share * near.abs());
+        (low / value).max(value / high)
+    });
+    let parts = [
+        at_least.map(|least| least / value),
+        at_most.map(|most| value / most),
+        apart,
+        near.zip(at_most_times).map(|(near, times)| value / (times * near)),
+    ];
+    parts.into_iter().flatten().fold(0.0, f64::max)
 }
 
 fn significant(value: f64) -> String {
@@ -322,8 +354,37 @@ mod tests {
             known(2, "at_most = 4.5"),
         );
         let judged = judged(&check, &measured(&[Some(8.0), Some(4.0), Some(1.0)]));
-        assert_eq!(judged.tolerance, "at most 3; explained: at most 8; at most 4.5");
+        assert_eq!(judged.tolerance, "at most 3; explained: at most 8 (n 1); at most 4.5 (n 2)");
         assert_eq!(judged.reason, "So. Why.");
+    }
+
+    #[test]
+    fn where_a_bound_of_an_explanation_holds_is_told() {
+        let known = "[[known]]\nwhere = { n = [\"1\", \"2\"] }\nat_most = 9\nbecause = \"Why.\"";
+        let judged = |known: &str| {
+            judged(&format!("at_most = 3\n{known}"), &measured(&[Some(8.0), Some(4.0)])).tolerance
+        };
+        assert_eq!(judged(known), "at most 3; explained: at most 9 (n 1 or 2)");
+        let everywhere = "[[known]]\nat_most = 9\nbecause = \"Why.\"";
+        assert_eq!(judged(everywhere), "at most 3; explained: at most 9");
+    }
+
+    #[test]
+    fn of_many_points_outside_the_worst_are_told_first_and_how_many_more_there_are() {
+        let rates: Vec<Option<f64>> = (1..=20).map(|n| (n != 5).then_some(f64::from(n))).collect();
+        let told = |check: &str| judged(check, &measured(&rates)).measured;
+        assert_eq!(told("at_most = 20\nwhere.n = [\"1\", \"2\"]"), "1 (n 1); 2 (n 2)");
+        let high = told("at_most = 3");
+        let begin = "1 to 20 at 20 points; outside at 17: - (n 5); 20 (n 20); 19 (n 19); ";
+        assert!(high.starts_with(begin), "{high}");
+        assert!(high.ends_with("; 10 (n 10); and 5 more"), "{high}");
+        let low = told("at_least = 17");
+        assert!(low.contains("outside at 16: - (n 5); 1 (n 1); 2 (n 2); "), "{low}");
+        // What fails comes before what is explained, however far that is.
+        let known = "[[known]]\nwhere.n = [\"1\", \"5\"]\nat_least = 0\nbecause = \"Why.\"";
+        let mixed = told(&format!("near = 11\nwithin = 0.8\n{known}"));
+        let end = "outside at 4: - for 11 (n 5); 2 for 11 (n 2); 20 for 11 (n 20); 1 for 11 (n 1)";
+        assert!(mixed.ends_with(end), "{mixed}");
     }
 
     #[test]

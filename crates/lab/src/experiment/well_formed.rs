@@ -52,6 +52,10 @@ pub(super) fn check(experiment: &Experiment, version: Version) -> Result<(), Str
     for chart in &experiment.chart {
         form.chart(chart).map_err(|error| format!("chart '{}': {error}", chart.title))?;
     }
+    let mut shown = experiment.chart.iter().map(|chart| form.shows(chart));
+    if !shown.any(|shows| shows) {
+        return Err("no chart shows any of its points".into());
+    }
     for table in &experiment.table {
         form.table(table).map_err(|error| format!("table '{}': {error}", table.title))?;
     }
@@ -166,6 +170,12 @@ impl Form<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the chart has points to show in this version.
+    fn shows(&self, chart: &ChartSpec) -> bool {
+        let points = self.names(chart.plan.as_ref());
+        points.is_ok_and(|names| names.points.iter().any(|values| matches(&chart.only, values)))
     }
 
     fn table(&self, table: &TableSpec) -> Result<(), String> {
@@ -427,6 +437,11 @@ columns = [{ name = "rate", metric = "utilisation:middle" }]
             ("x = \"rate\"", "x = \"rates\"", "chart 'd': 'rates' is not swept"),
             ("x = \"rate\"", "", "chart 'd': for its kind"),
             ("{ rtt = \"1ms\" }", "{ rtt = \"2ms\" }", "chart 'd': 'rtt' is never '2ms'"),
+            (
+                "{ rtt = \"1ms\" }",
+                "{ rate = \"2M\" }",
+                "reduced version: no chart shows any of its",
+            ),
         ];
         for (old, new, message) in cases {
             let error = error(old, new);

@@ -88,6 +88,9 @@ fn section(out: &mut String, number: usize, outcome: &Outcome) {
     if outcome.seconds > 0.0 {
         again.push(format!("took {} s", significant(outcome.seconds, 3)));
     }
+    if !outcome.version.is_empty() {
+        again.push(format!("with farhaul {}", escape(&outcome.version)));
+    }
     if !again.is_empty() {
         let _ = writeln!(out, "<p class=\"again\">{}</p>", again.join(" "));
     }
@@ -191,6 +194,8 @@ mod tests {
             "<td>0.1 %</td><td>0.2 %</td><td></td><td>{explained}</td><td>another queue</td>"
         )));
         assert!(html.contains("<td>&gt; 0.99</td><td>0.997</td>"));
-        assert!(html.contains("<code>farhaul lab run figure-4-2</code> took 12.5 s"));
+        assert!(
+            html.contains("<code>farhaul lab run figure-4-2</code> took 12.5 s with farhaul 1.2.3")
+        );
     }
 }
