@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use common::ran::{self, Ran};
+use farhaul_lab::certificate::Battery;
 use farhaul_lab::experiment::{VERSION, catalogue};
 use serde_json::{Value, json};
 
@@ -40,7 +41,9 @@ fn stored() -> tempfile::TempDir {
     ids(folder.path()).iter().for_each(|id| store(folder.path(), id, &json!({})));
     for law in laws(folder.path()) {
         let item = json!({"name": "stored item", "measured": 12.5, "score": 77});
-        let certificate = json!({"law": law, "overall": 77, "items": [item]});
+        let battery = Battery::hash();
+        let certificate = json!({"law": law, "overall": 77, "items": [item],
+            "version": VERSION, "battery": battery});
         let path = folder.path().join(format!("certificate-{law}.json"));
         fs::write(path, certificate.to_string()).expect("a file");
     }

@@ -22,6 +22,7 @@ pub use battery::Battery;
 pub use overview::overview;
 
 use crate::chart::{Axis, Bar, Bars, Figure};
+use crate::experiment::VERSION;
 use crate::number::{fixed, significant};
 use crate::report::FileError;
 use crate::table::{Cell, Column, Table};
@@ -44,6 +45,9 @@ pub struct Certificate {
     pub items: Vec<Scored>,
     /// How to do it again.
     pub command: String,
+    /// The version of farhaul that made it, and the hash of the battery.
+    pub version: String,
+    pub battery: String,
 }
 
 /// A law's measurement and score in an item of the battery.
@@ -88,6 +92,11 @@ fn file_name(law: &str) -> String {
 }
 
 impl Certificate {
+    /// Whether this version would put the law through the same battery.
+    pub fn is_current(&self) -> bool {
+        (self.version.as_str(), &self.battery) == (VERSION, &Battery::hash())
+    }
+
     /// The page for a terminal: name, summary, source, and a table with bars. What the items mean is
     /// told by [`Certificate::legend`].
     pub fn text(&self) -> String {
@@ -228,6 +237,8 @@ pub(crate) mod tests {
             score,
         };
         Certificate {
+            version: VERSION.into(),
+            battery: Battery::hash(),
             law: law.into(),
             summary: "a law & more".into(),
             source: "a paper".into(),

@@ -70,9 +70,11 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
 }
 
 /// The certificates of all laws: those in the folder, unless all are to be made again, and the others
-/// made. A certificate of the reduced battery counts for the reduced version only.
+/// made, as are those of another version. A certificate of the reduced battery counts for the reduced version only.
 pub fn all(common: &CommonArgs, again: bool) -> Result<Certified> {
-    let fits = |certificate: &Certificate| !again && (common.quick || !certificate.quick);
+    let fits = |certificate: &Certificate| {
+        !again && certificate.is_current() && (common.quick || !certificate.quick)
+    };
     let known = |law: &Spec| Certificate::stored(&common.out, &law.to_string()).filter(fits);
     let missing: Vec<Spec> = every_law().into_iter().filter(|law| known(law).is_none()).collect();
     let made = certify(&missing, common)?;

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::scale::{Take, score, to_tenths};
 use super::{Certificate, Scored};
 use crate::chart::Scale;
-use crate::experiment::Options;
 use crate::experiment::data::{Ground, PlanSpec, Version};
 use crate::experiment::metric::Metric;
 use crate::experiment::well_formed::Names;
+use crate::experiment::{Options, VERSION};
 use crate::statistics::mean;
 use crate::sweep::{Measured, Progress, run_plans};
 
@@ -61,6 +61,11 @@ impl Battery {
         Battery::parse(FILE).expect("a test reads it")
     }
 
+    /// What tells another battery from this one.
+    pub fn hash() -> String {
+        blake3::hash(FILE.as_bytes()).to_hex().to_string()
+    }
+
     fn parse(text: &str) -> Result<Battery, String> {
         toml::from_str(text).map_err(|error| error.to_string())
     }
@@ -99,6 +104,8 @@ impl Battery {
                 if quick { " --quick" } else { "" }
             ),
             law: law_text,
+            version: VERSION.into(),
+            battery: Battery::hash(),
             summary: info.summary.to_owned(),
             source: info.source.to_owned(),
             quick,
