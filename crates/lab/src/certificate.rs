@@ -45,8 +45,9 @@ pub struct Certificate {
     pub items: Vec<Scored>,
     /// How to do it again.
     pub command: String,
-    /// The version of farhaul that made it, and the hash of the battery.
+    /// The version of farhaul that made it.
     pub version: String,
+    /// What the battery was: [`Battery::hash`].
     pub battery: String,
 }
 
