@@ -8,12 +8,14 @@
 Workers need the farhaul program (--farhaul PATH, as it is called there) and nothing else: the
 scenario's text is sent to them. Needs the packages of lab/requirements.txt. A point whose worker is
 lost runs again on another one. Exit codes: 0 done; 1 some points failed, each named with its standard
-error; 2 a bad file or bad usage.
+error, or there is no cluster; 2 a bad file or bad usage; 130 interrupted.
 """
 
 import argparse
 import json
+import logging
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,9 +52,10 @@ def sweep(client, farhaul, path, options, points, retries):
     results, failures = {}, {}
     for future in as_completed(futures):
         point = futures[future]
-        error = future.exception() if future.status == "error" else None
-        if error is not None:
-            failures[point] = repr(error)
+        if future.status != "finished":
+            # Without an error of its own if the scheduler has gone.
+            failed = future.status == "error"
+            failures[point] = repr(future.exception()) if failed else future.status
             continue
         code, result, errors = future.result()
         if code == 0:
@@ -88,6 +91,53 @@ def arguments():
     return parser.parse_args()
 
 
+# A level above all.
+SILENCE = logging.CRITICAL + 1
+
+
+class Trouble(Exception):
+    """What is said in one line, and the exit code."""
+
+    def __init__(self, message, code=1):
+        super().__init__(message)
+        self.code = code
+
+
+def connect(args):
+    """A client of the cluster, and the cluster if it has to be closed."""
+    try:
+        import dask
+        from dask.distributed import Client, LocalCluster
+    except ImportError as error:
+        raise Trouble(f"{error}: pip install -r lab/requirements.txt") from None
+    # A worker that dies takes a point down with it: not the point's fault the first times.
+    dask.config.set({"distributed.scheduler.allowed-failures": args.retries})
+    # What workers here say as they are torn down helps nobody, and what fails is told by its point.
+    dask.config.set({"logging": {"distributed": SILENCE}})
+    if args.local is None:
+        try:
+            return Client(args.scheduler), None
+        except (ValueError, TypeError) as error:
+            raise Trouble(f"--scheduler {args.scheduler}: {error}", 2) from None
+        except OSError as error:
+            raise Trouble(f"--scheduler {args.scheduler}: {error}") from None
+    # Ctrl-C reaches the workers too, which would all have something to say about it.
+    heeded = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        cluster = LocalCluster(
+            n_workers=args.local,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            silence_logs=SILENCE,
+        )
+    except (OSError, RuntimeError) as error:
+        raise Trouble(f"no cluster on this machine: {error}") from None
+    finally:
+        signal.signal(signal.SIGINT, heeded)
+    return Client(cluster), cluster
+
+
 def main():
     args = arguments()
     options = [word for pair in args.set for word in ("--set", pair)]
@@ -96,29 +146,23 @@ def main():
     try:
         checked = subprocess.run(check, stdout=subprocess.PIPE, text=True, check=False)
     except OSError as error:
-        print(f"{args.farhaul}: {error}", file=sys.stderr)
-        return 1
+        raise Trouble(f"{args.farhaul}: {error}") from None
     if checked.returncode != 0:
         return checked.returncode
     points = json.loads(checked.stdout)["points"]
 
-    import dask
-    from dask.distributed import Client, LocalCluster
-
-    # A worker that dies takes a point down with it: not the point's fault the first times.
-    dask.config.set({"distributed.scheduler.allowed-failures": args.retries})
-    if args.local is not None:
-        cluster = LocalCluster(
-            n_workers=args.local, threads_per_worker=1, processes=True, dashboard_address=None
-        )
-    else:
-        cluster = args.scheduler
-    with Client(cluster) as client:
+    client, cluster = connect(args)
+    try:
         results, failures = sweep(
             client, args.farhaul, args.scenario, options, points, args.retries
         )
-    if args.local is not None:
-        cluster.close()
+    except BaseException:
+        logging.getLogger("distributed").setLevel(SILENCE)
+        raise
+    finally:
+        client.close()
+        if cluster is not None:
+            cluster.close()
     for point, why in sorted(failures.items()):
         print(f"point {point} failed: {why}", file=sys.stderr)
     if not results:
@@ -127,11 +171,20 @@ def main():
         gathered = os.path.join(directory, "points.json")
         with open(gathered, "w", encoding="utf-8") as file:
             file.writelines(results[point] for point in sorted(results))
-        name = os.path.splitext(os.path.basename(args.scenario))[0]
-        command = [args.farhaul, "sim", "gather", gathered, "--name", name]
+        command = [args.farhaul, "sim", "gather", gathered]
+        if not any(json.loads(result).get("title") for result in results.values()):
+            # As `sim run` calls what has no title.
+            command += ["--name", os.path.splitext(os.path.basename(args.scenario))[0]]
         table = subprocess.run(command + (["--json"] if args.json else []), check=False)
     return 1 if failures else table.returncode
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Trouble as trouble:
+        print(f"dask_sweep.py: {trouble}", file=sys.stderr)
+        sys.exit(trouble.code)
+    except KeyboardInterrupt:
+        print("dask_sweep.py: interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -27,8 +29,10 @@ to = "b"
 """
 
 
-def run(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+def run(*command, env=None):
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, env=env
+    )
 
 
 class DaskSweep(unittest.TestCase):
@@ -56,6 +60,63 @@ class DaskSweep(unittest.TestCase):
         )
         self.assertEqual(json.loads(with_dask.stdout), json.loads(alone.stdout)["table"])
         self.assertEqual(len(json.loads(with_dask.stdout)["rows"]), 4)
+
+    def test_the_title_is_the_same(self):
+        path = self.write("titled.toml", 'title = "A link at $rate"\n' + SCENARIO)
+        with_dask = self.dask(path, "--json")
+        alone = run(FARHAUL, "sim", "run", path, "--json", "--no-plot")
+        self.assertEqual(json.loads(with_dask.stdout), json.loads(alone.stdout)["table"])
+        self.assertEqual(json.loads(with_dask.stdout)["title"], "A link at …")
+
+    def one_line(self, ended, code, text):
+        self.assertEqual(ended.returncode, code, ended.stderr)
+        self.assertEqual(ended.stderr.count("\n"), 1, ended.stderr)
+        self.assertIn(text, ended.stderr)
+
+    def test_without_a_cluster(self):
+        driver = [sys.executable, os.path.join(HERE, "dask_sweep.py"), self.path]
+        driver += ["--farhaul", FARHAUL, "--scheduler"]
+        for address in ["tcp://127.0.0.1", "tcp://a:b", "foo://x:1", "tls://127.0.0.1:5"]:
+            self.one_line(run(*driver, address), 2, address)
+        waiting = dict(os.environ, DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT="1s")
+        ended = run(*driver, "tcp://127.0.0.1:1", env=waiting)
+        self.one_line(ended, 1, "tcp://127.0.0.1:1")
+
+    def test_without_dask(self):
+        # A package of that name that has nothing in it stands before it.
+        os.mkdir(os.path.join(self.directory.name, "dask"))
+        self.write("dask/__init__.py", "")
+        env = dict(os.environ, PYTHONPATH=self.directory.name)
+        driver = os.path.join(HERE, "dask_sweep.py")
+        command = [sys.executable, driver, self.path, "--local", "1", "--farhaul", FARHAUL]
+        self.one_line(run(*command, env=env), 1, "pip install -r lab/requirements.txt")
+
+    def test_interrupted(self):
+        # A program whose points do not end; it says that one has begun.
+        begun = os.path.join(self.directory.name, "begun")
+        wrapper = self.write(
+            "wrapper",
+            f"""#!/bin/sh
+case "$*" in
+*"--point"*) touch {begun}; exec sleep 100 ;;
+esac
+exec {FARHAUL} "$@"
+""",
+        )
+        os.chmod(wrapper, 0o755)
+        driver = os.path.join(HERE, "dask_sweep.py")
+        command = [sys.executable, driver, self.path, "--local", "2", "--farhaul", wrapper]
+        # As on a terminal the signal goes to all processes of the group.
+        sweep = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        while not os.path.exists(begun):
+            self.assertIsNone(sweep.poll())
+            time.sleep(0.05)
+        os.killpg(sweep.pid, signal.SIGINT)
+        errors = sweep.communicate(timeout=60)[1]
+        self.maxDiff = None
+        self.assertEqual((sweep.returncode, errors), (130, "dask_sweep.py: interrupted\n"))
 
     def test_points_that_fail_are_named(self):
         # A program that fails at point 3, and is killed with its worker once at point 5.

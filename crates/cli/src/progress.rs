@@ -83,7 +83,7 @@ pub fn line(progress: sweep::Progress) -> String {
     format!("{runs}{:.1} times real time", progress.speed_up)
 }
 
-/// As [`line`]; of a single run the simulated time.
+/// As [`line()`]; of a single run the simulated time.
 fn sweep_line(progress: sweep::Progress, seconds: f64) -> String {
     match progress.runs {
         (_, 1) => format!("{:.1} of {seconds} s, {}", progress.share * seconds, line(progress)),
