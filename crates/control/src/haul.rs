@@ -14,16 +14,21 @@ use crate::{Knobs, Law, LawInfo, Make, Param, SentPacket, View};
 const GAIN: f64 = 0.5;
 const PACE: f64 = 1.1;
 const BASE_KEPT: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-const LOOK_ROUNDS: f64 = 50.0;
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+const LOOK_ROUNDS: f64 = 30.0;
 const LOOK_TIME: Duration = Duration::from_millis(200);
-const LOOK_SHARE: f64 = 0.7;
+const LOOK_SHARE: f64 = 0.9;
+const JUDGED: f64 = 500.0;
+const LOSS_MARGIN: f64 = 4.0;
 const STANDS: f64 = 0.6;
 const EMPTY: f64 = 0.2;
 const LOSS_TOLERATED: f64 = 0.02;
 const LEAST_SCALE: f64 = 1.0 / 16.0;
 const SCALE_GROWTH: f64 = 1.02;
-const IDLE_ROUNDS: u32 = 4;
+const STEADY_ROUNDS: u32 = 3;
+const OFF: f64 = 0.2;
+const SPIKE: f64 = 2.0;
+const LOOK_SOON: Duration = Duration::from_secs(1);
 const LEAST_WINDOW: f64 = 4.0;
 const STANDING: f64 = 2e-3;
 
@@ -39,6 +44,7 @@ struct Look {
     until: Time,
     queue: f64,
     least: f64,
+    window: f64,
 }
 
 #[derive(Debug, Default)]
@@ -59,14 +65,18 @@ pub struct Haul {
     phase: Phase,
     window: f64,
     scale: f64,
-    idle: u32,
+    steady: i32,
+    off: (f64, f64),
+    failed: u32,
+    look_at: Time,
+    judged: (f64, f64),
+    prior: f64,
     delivered: u64,
     round: Round,
     /// Packets a second of the last round.
     rate: f64,
     base_kept: Lowest,
     base: f64,
-    base_at: Time,
     standing_kept: Lowest,
     standing: f64,
     look: Option<Look>,
@@ -98,13 +108,17 @@ impl Haul {
             phase: Phase::Seek,
             window,
             scale: 1.0,
-            idle: 0,
+            steady: 0,
+            off: (0.0, 0.0),
+            failed: 0,
+            look_at: Time::ZERO,
+            judged: (0.0, 0.0),
+            prior: 0.0,
             delivered: 0,
             round: Round::default(),
             rate: 0.0,
             base_kept: Lowest::default(),
             base: 0.0,
-            base_at: Time::ZERO,
             standing_kept: Lowest::default(),
             standing: 0.0,
             look: None,
@@ -120,6 +134,10 @@ impl Haul {
     /// Packets to keep in the queue at a rate.
     fn share(&self, rate: f64) -> f64 {
         self.scale * self.k * rate.sqrt()
+    }
+
+    fn look_every(&self) -> Duration {
+        LOOK_EVERY.max(Duration::from_secs_f64(LOOK_ROUNDS * self.base))
     }
 
     fn queue(&self) -> f64 {
@@ -150,14 +168,14 @@ impl Haul {
         let sample = newest.rtt.as_secs_f64().max(1e-6);
         if self.base == 0.0 || sample < self.base {
             self.base = sample;
-            self.base_at = view.now;
+            self.look_at = view.now + self.look_every();
         }
-        let half = Duration::from_secs_f64((0.5 * self.standing.max(self.base)).max(STANDING));
-        self.standing = self.standing_kept.add(view.now, sample, half);
+        let span = Duration::from_secs_f64(STANDING);
+        self.standing = self.standing_kept.add(view.now, sample, span);
         self.round.least = self.round.least.min(sample);
         self.round.limited |= view.app_limited;
         if sample < self.base + 0.125 * self.share(self.window / sample) * sample / self.window {
-            self.base_at = view.now;
+            self.look_at = view.now + self.look_every();
         }
         if let Some(look) = &mut self.look {
             look.least = look.least.min(sample);
@@ -195,10 +213,23 @@ impl Haul {
                 }
             }
             Phase::Hold => {
-                let mut step = GAIN * (share - queued) / self.window;
-                if step > 0.0 && self.idle > IDLE_ROUNDS {
-                    step *= f64::from(1u32 << (self.idle - IDLE_ROUNDS).min(20));
+                let off = share - queued;
+                self.off.0 += acked * off / share;
+                self.off.1 += acked;
+                if queued > SPIKE * share {
+                    self.look_at = self.look_at.min(view.now + LOOK_SOON);
                 }
+                let mut step = GAIN * off;
+                let steady = self.steady.unsigned_abs();
+                if steady > STEADY_ROUNDS && (off > 0.0) == (self.steady > 0) {
+                    // No further than to the rate that this queue stands for.
+                    let q = self.queue().max(1e-6);
+                    let aim = (self.scale * self.k / q) * (self.scale * self.k / q);
+                    let most = GAIN * (aim - rate).abs() * self.standing;
+                    let v = f64::from(1u32 << (steady - STEADY_ROUNDS).min(20));
+                    step = (v * step.abs()).min(most).max(step.abs()).copysign(off);
+                }
+                let step = step / self.window;
                 if step < 0.0 || tested {
                     self.window += acked * step.clamp(-0.5, 1.0);
                 }
@@ -213,8 +244,10 @@ impl Haul {
     }
 
     fn hold(&mut self, view: &View, why: &str) {
+        self.prior = self.window;
         self.phase = Phase::Hold;
-        self.idle = 0;
+        self.steady = 0;
+        self.look_at = view.now + LOOK_SOON;
         if self.dbg {
             eprintln!("{:?} hold ({why}) w {:.1} base {:.5} standing {:.5}", view.now, self.window, self.base, self.standing);
         }
@@ -231,57 +264,82 @@ impl Haul {
         self.base = self.base_kept.add(view.now, self.round.least.min(self.base.max(self.round.least)), BASE_KEPT);
         if self.dbg {
             eprintln!(
-                "{:?} {:?} w {:.1} rate {:.0} base {:.5} queue {:.5} scale {:.3} idle {} loss {:.3} look {:?} inflight {}",
-                view.now, self.phase, self.window, self.rate, self.base, self.queue(), self.scale, self.idle, share, self.look.is_some(), view.in_flight
+                "{:?} {:?} w {:.1} rate {:.0} base {:.5} queue {:.5} scale {:.3} steady {} loss {:.3} look {:?} inflight {}",
+                view.now, self.phase, self.window, self.rate, self.base, self.queue(), self.scale, self.steady, share, self.look.is_some(), view.in_flight
             );
         }
         if self.pardoned > 0 {
             self.pardoned -= 1;
         } else if self.phase != Phase::Compete {
-            if share > LOSS_TOLERATED && lost >= 6.0 {
+            self.judged.0 += arrived + lost;
+            self.judged.1 += lost;
+            let (sent, lost) = self.judged;
+            let share = lost / sent;
+            let many = lost > LOSS_TOLERATED * sent + LOSS_MARGIN;
+            if many || sent > JUDGED {
+                self.judged = (0.0, 0.0);
+            }
+            if many {
                 self.scale = (self.scale / 2.0).max(LEAST_SCALE);
                 self.window *= 1.0 - share;
                 if self.phase == Phase::Seek {
                     self.window = self.window.min(self.rate * self.base);
                     self.hold(view, "loss");
                 }
-                self.idle = 0;
+                self.steady = 0;
                 self.pardoned = 1;
             } else {
                 self.scale = (self.scale * SCALE_GROWTH).min(1.0);
             }
         }
-        let rate = self.window / self.standing;
-        let empty = rate * (self.round.least - self.base) < 0.25 * self.share(rate);
-        self.idle = if empty && self.look.is_none() { self.idle + 1 } else { 0 };
+        let (off, acked) = core::mem::take(&mut self.off);
+        let off = off / acked.max(1.0);
+        self.steady = match self.steady {
+            steady if off > OFF => steady.max(0) + 1,
+            steady if off < -OFF => steady.min(0) - 1,
+            _ => 0,
+        };
         self.begin_round(view);
     }
 
     fn look(&mut self, view: &View) {
         match self.look {
             None => {
-                let every = LOOK_EVERY.max(Duration::from_secs_f64(LOOK_ROUNDS * self.base));
-                if self.phase != Phase::Seek && view.now - self.base_at > every {
+                if self.phase != Phase::Seek && view.now > self.look_at {
                     let until = view.now + LOOK_TIME + Duration::from_secs_f64(self.standing);
-                    self.look = Some(Look { until, queue: self.queue(), least: f64::INFINITY });
+                    let window = LOOK_SHARE * self.window * self.base / self.standing;
+                    self.look =
+                        Some(Look { until, queue: self.queue(), least: f64::INFINITY, window });
                 }
             }
             Some(look) if view.now >= look.until => {
                 self.look = None;
-                self.base_at = view.now;
-                self.idle = 0;
+                self.look_at = view.now + self.look_every();
+                self.steady = 0;
                 let left = (look.least - self.base) / look.queue.max(1e-6);
                 if self.dbg {
                     eprintln!("{:?} looked: queue {:.5} left {:.3}", view.now, look.queue, left);
                 }
                 match self.phase {
+                    Phase::Hold if left > STANDS && self.failed == 0 => {
+                        self.failed = 1;
+                        self.look_at = view.now + LOOK_SOON;
+                    }
                     Phase::Hold if left > STANDS => {
+                        self.failed = 0;
                         self.phase = Phase::Compete;
                         self.cubic = CubicRule::new(0.4, 0.7, true, true, false);
+                        self.cubic.decrease(self.prior.max(self.window), view);
                     }
                     Phase::Compete if left < EMPTY => {
                         self.window = self.rate * self.base;
                         self.hold(view, "empty");
+                    }
+                    Phase::Hold => {
+                        self.failed = 0;
+                        if left < EMPTY {
+                            self.prior = self.window;
+                        }
                     }
                     _ => {}
                 }
@@ -294,8 +352,10 @@ impl Haul {
     fn resume(&mut self, view: &View) {
         self.silent = false;
         self.pardoned = 3;
+        self.judged = (0.0, 0.0);
+        self.look_at = view.now + LOOK_EVERY;
         self.look = None;
-        self.idle = 0;
+        self.steady = 0;
         if self.rate > 0.0 {
             self.window = self.rate * self.base;
             self.phase = Phase::Hold;
@@ -306,8 +366,8 @@ impl Haul {
 
     fn apply(&self, view: &View, knobs: &mut Knobs) {
         let mut window = self.window;
-        if self.look.is_some() {
-            window = window.min(LOOK_SHARE * self.rate * self.base).max(LEAST_WINDOW);
+        if let Some(look) = self.look {
+            window = window.min(look.window).max(LEAST_WINDOW);
         }
         if self.silent {
             window = LEAST_WINDOW;
@@ -345,7 +405,7 @@ impl Law for Haul {
         self.window = view.start_window(self.initial_window);
         self.delivered = view.delivered;
         self.begin_round(view);
-        self.base_at = view.now;
+        self.look_at = view.now + LOOK_EVERY;
         self.answered.until(view.largest_acked);
         knobs.window = self.window;
         let rtt = if view.rtt_min < Duration::MAX { view.rtt.as_nanos() as f64 } else { 0.0 };
