@@ -21,7 +21,7 @@ const LOOK_SHARE: f64 = 0.9;
 const JUDGED: f64 = 500.0;
 const LOSS_MARGIN: f64 = 4.0;
 const STANDS: f64 = 0.6;
-const EMPTY: f64 = 0.2;
+const EMPTY: f64 = 0.05;
 const LOSS_TOLERATED: f64 = 0.02;
 const LEAST_SCALE: f64 = 1.0 / 16.0;
 const SCALE_GROWTH: f64 = 1.02;
@@ -69,6 +69,8 @@ pub struct Haul {
     off: (f64, f64),
     failed: u32,
     look_at: Time,
+    looked_at: Time,
+    resumed_at: Time,
     judged: (f64, f64),
     prior: f64,
     delivered: u64,
@@ -112,6 +114,8 @@ impl Haul {
             off: (0.0, 0.0),
             failed: 0,
             look_at: Time::ZERO,
+            looked_at: Time::ZERO,
+            resumed_at: Time::ZERO,
             judged: (0.0, 0.0),
             prior: 0.0,
             delivered: 0,
@@ -156,6 +160,7 @@ impl Haul {
     }
 
     fn on_news(&mut self, view: &View, knobs: &mut Knobs) {
+        if self.dbg && view.now.as_nanos() > 8_000_000_000 && std::env::var_os("HAUL_ALL").is_some() { eprintln!("{:?} news {:?} {} {} {}", view.now, view.newest, view.delivered, self.window, view.in_flight); }
         let acked = (view.delivered.saturating_sub(self.delivered) as f64).min(self.window);
         self.delivered = view.delivered;
         if self.silent {
@@ -165,12 +170,17 @@ impl Haul {
             self.apply(view, knobs);
             return;
         };
+        // Left before the silence was over: its time is that of the silence.
+        if view.now - self.resumed_at < newest.rtt {
+            self.apply(view, knobs);
+            return;
+        }
         let sample = newest.rtt.as_secs_f64().max(1e-6);
         if self.base == 0.0 || sample < self.base {
             self.base = sample;
             self.look_at = view.now + self.look_every();
         }
-        let span = Duration::from_secs_f64(STANDING);
+        let span = Duration::from_secs_f64(STANDING.max(8.0 * self.standing / self.window));
         self.standing = self.standing_kept.add(view.now, sample, span);
         self.round.least = self.round.least.min(sample);
         self.round.limited |= view.app_limited;
@@ -306,7 +316,8 @@ impl Haul {
         match self.look {
             None => {
                 if self.phase != Phase::Seek && view.now > self.look_at {
-                    let until = view.now + LOOK_TIME + Duration::from_secs_f64(self.standing);
+                    let time = if self.phase == Phase::Compete { 2 * LOOK_TIME } else { LOOK_TIME };
+                    let until = view.now + time + Duration::from_secs_f64(self.standing);
                     let window = LOOK_SHARE * self.window * self.base / self.standing;
                     self.look =
                         Some(Look { until, queue: self.queue(), least: f64::INFINITY, window });
@@ -315,14 +326,15 @@ impl Haul {
             Some(look) if view.now >= look.until => {
                 self.look = None;
                 self.look_at = view.now + self.look_every();
+                self.looked_at = view.now;
                 self.steady = 0;
                 let left = (look.least - self.base) / look.queue.max(1e-6);
                 if self.dbg {
                     eprintln!("{:?} looked: queue {:.5} left {:.3}", view.now, look.queue, left);
                 }
                 match self.phase {
-                    Phase::Hold if left > STANDS && self.failed == 0 => {
-                        self.failed = 1;
+                    Phase::Hold if left > STANDS && self.failed < 2 => {
+                        self.failed += 1;
                         self.look_at = view.now + LOOK_SOON;
                     }
                     Phase::Hold if left > STANDS => {
@@ -331,7 +343,13 @@ impl Haul {
                         self.cubic = CubicRule::new(0.4, 0.7, true, true, false);
                         self.cubic.decrease(self.prior.max(self.window), view);
                     }
-                    Phase::Compete if left < EMPTY => {
+                    Phase::Compete if left < EMPTY && self.failed == 0 => {
+                        self.failed = 1;
+                        self.look_at = view.now + LOOK_SOON;
+                    }
+                    Phase::Compete if left >= EMPTY => self.failed = 0,
+                    Phase::Compete => {
+                        self.failed = 0;
                         self.window = self.rate * self.base;
                         self.hold(view, "empty");
                     }
@@ -350,6 +368,7 @@ impl Haul {
     }
 
     fn resume(&mut self, view: &View) {
+        if self.dbg { eprintln!("{:?} resume rate {} base {} newest {:?} in_flight {}", view.now, self.rate, self.base, view.newest, view.in_flight); }
         self.silent = false;
         self.pardoned = 3;
         self.judged = (0.0, 0.0);
@@ -361,6 +380,8 @@ impl Haul {
             self.phase = Phase::Hold;
         }
         self.standing_kept = Lowest::default();
+        self.standing = self.base;
+        self.resumed_at = view.now;
         self.begin_round(view);
     }
 
@@ -379,7 +400,7 @@ impl Haul {
         let stretch = SYN_NS / (view.rtt.as_nanos() as f64).max(1.0);
         knobs.window = if self.repairing.is_some() { window * (1.0 + stretch) } else { window };
         let rate = window / self.standing.max(1e-3);
-        knobs.ack_interval = if rate > 20_000.0 { 8 } else { 2 };
+        knobs.ack_interval = if rate > 20_000.0 { 8 } else if rate > 2000.0 { 2 } else { 1 };
     }
 }
 
@@ -430,11 +451,13 @@ impl Law for Haul {
         let fresh = self.answered.answer(lost, view);
         if fresh && self.phase == Phase::Compete && self.look.is_none() {
             self.window = self.cubic.decrease(self.window, view);
+            self.look_at = self.look_at.min(view.now.max(self.looked_at + LOOK_SOON));
         }
         self.on_news(view, knobs);
     }
 
     fn on_timeout(&mut self, view: &View, knobs: &mut Knobs) {
+        if self.dbg { eprintln!("{:?} timeout in_flight {} ", view.now,  view.in_flight); }
         self.silent = true;
         self.answered.until(view.largest_sent);
         self.repairing = Some(view.largest_sent);
