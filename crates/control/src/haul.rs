@@ -21,6 +21,9 @@ const LOOK_SHARE: f64 = 0.9;
 const JUDGED: f64 = 500.0;
 const LOSS_MARGIN: f64 = 4.0;
 const STANDS: f64 = 0.6;
+const USUAL: f64 = 0.5;
+const DIP: f64 = 0.8;
+const LOSS_KEPT: Duration = Duration::from_secs(10);
 const EMPTY: f64 = 0.05;
 const LOSS_TOLERATED: f64 = 0.02;
 const LEAST_SCALE: f64 = 1.0 / 16.0;
@@ -71,6 +74,9 @@ pub struct Haul {
     look_at: Time,
     looked_at: Time,
     resumed_at: Time,
+    lost_at: Option<Time>,
+    usual: f64,
+    usual_at: Time,
     judged: (f64, f64),
     prior: f64,
     delivered: u64,
@@ -116,6 +122,9 @@ impl Haul {
             look_at: Time::ZERO,
             looked_at: Time::ZERO,
             resumed_at: Time::ZERO,
+            lost_at: None,
+            usual: 0.0,
+            usual_at: Time::ZERO,
             judged: (0.0, 0.0),
             prior: 0.0,
             delivered: 0,
@@ -315,7 +324,14 @@ impl Haul {
     fn look(&mut self, view: &View) {
         match self.look {
             None => {
-                if self.phase != Phase::Seek && view.now > self.look_at {
+                let queue = self.queue();
+                let elapsed = (view.now - self.usual_at).as_secs_f64();
+                self.usual_at = view.now;
+                self.usual += (queue - self.usual) * (elapsed / USUAL).min(0.5);
+                let dip = self.phase == Phase::Hold
+                    && queue < DIP * self.usual
+                    && view.now - self.looked_at > LOOK_SOON;
+                if self.phase != Phase::Seek && (dip || view.now > self.look_at) {
                     let time = if self.phase == Phase::Compete { 2 * LOOK_TIME } else { LOOK_TIME };
                     let until = view.now + time + Duration::from_secs_f64(self.standing);
                     let window = LOOK_SHARE * self.window * self.base / self.standing;
@@ -333,7 +349,11 @@ impl Haul {
                     eprintln!("{:?} looked: queue {:.5} left {:.3}", view.now, look.queue, left);
                 }
                 match self.phase {
-                    Phase::Hold if left > STANDS && self.failed < 2 => {
+                    Phase::Hold
+                        if left > STANDS
+                            && (self.failed < 2
+                                || self.lost_at.is_none_or(|at| view.now - at > LOSS_KEPT)) =>
+                    {
                         self.failed += 1;
                         self.look_at = view.now + LOOK_SOON;
                     }
@@ -448,6 +468,7 @@ impl Law for Haul {
                 self.repairing = Some(range.last);
             }
         }
+        self.lost_at = Some(view.now);
         let fresh = self.answered.answer(lost, view);
         if fresh && self.phase == Phase::Compete && self.look.is_none() {
             self.window = self.cubic.decrease(self.window, view);
