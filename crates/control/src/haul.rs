@@ -1,4 +1,10 @@
-//! `haul`: draft.
+//! `haul`: the law for a path of which nothing is known. A window that keeps a share of its own in
+//! the queue, √rate packets, fair whatever the round trip; looks at the path with its queue empty,
+//! all flows at once; CUBIC's window where somebody else fills the queue.
+//!
+//! How it came about, what was measured and what was rejected: `docs/default-law.md`.
+
+mod phases;
 
 use core::time::Duration;
 
@@ -8,419 +14,262 @@ use farhaul_wire::{LossRange, Seq};
 use crate::cubic::CubicRule;
 use crate::law::SYN_NS;
 use crate::rounds::{Answered, Lowest};
-use crate::tcp_like::Rule;
-use crate::{Knobs, Law, LawInfo, Make, Param, SentPacket, View};
+use crate::tcp_like::is_tested;
+use crate::{Knobs, Law, LawInfo, Make, Param, View};
 
+/// Share of the way to its aim that a window goes in a round trip (FAST's γ, ToN 2006 §IV-B).
 const GAIN: f64 = 0.5;
+/// Packets leave a little faster than the window allows, so that it is the window that limits.
 const PACE: f64 = 1.1;
-const BASE_KEPT: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_secs(3);
-const LOOK_ROUNDS: f64 = 30.0;
-const LOOK_TIME: Duration = Duration::from_millis(200);
-const LOOK_SHARE: f64 = 0.9;
-const JUDGED: f64 = 500.0;
-const LOSS_MARGIN: f64 = 4.0;
-const STANDS: f64 = 0.6;
-const USUAL: f64 = 0.5;
-const DIP: f64 = 0.8;
-const LOSS_KEPT: Duration = Duration::from_secs(10);
-const EMPTY: f64 = 0.05;
-const LOSS_TOLERATED: f64 = 0.02;
-const LEAST_SCALE: f64 = 1.0 / 16.0;
-const SCALE_GROWTH: f64 = 1.02;
-const STEADY_ROUNDS: u32 = 3;
-const OFF: f64 = 0.2;
-const SPIKE: f64 = 2.0;
-const LOOK_SOON: Duration = Duration::from_secs(1);
-const LEAST_WINDOW: f64 = 4.0;
+/// The queue that stands is the shortest of this time, seconds: two of the bursts that the engine's
+/// pacing makes, whose last packets wait for the first.
 const STANDING: f64 = 2e-3;
+/// And of so many packets, where those take longer.
+const STANDING_PACKETS: f64 = 8.0;
+/// The window never falls below this, packets, or it would not see when it might grow.
+const LEAST_WINDOW: f64 = 4.0;
+/// The shortest round-trip time is that of so long a time: a path may become longer.
+const BASE_KEPT: Duration = Duration::from_secs(30);
+/// An ACK every so often, seconds, but after 16 packets at the latest: they are light ones.
+const ACK_TIME: f64 = 4e-4;
+const MOST_INTERVAL: f64 = 16.0;
 
+/// What it is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    Seek,
+    /// The window doubles each round trip.
+    Start,
+    /// The window keeps its share in the queue.
     Hold,
+    /// Somebody else fills the queue: the window is CUBIC's.
     Compete,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Look {
-    until: Time,
-    queue: f64,
-    least: f64,
-    window: f64,
+/// Round-trip times, seconds.
+#[derive(Debug, Default)]
+struct Delays {
+    base_kept: Lowest,
+    standing_kept: Lowest,
+    /// That of the path with its queues empty; 0 before the first sample.
+    base: f64,
+    /// That of the queue that stands.
+    standing: f64,
 }
 
+impl Delays {
+    fn add(&mut self, now: Time, sample: f64, window: f64) {
+        if self.base == 0.0 || sample < self.base {
+            self.base = sample;
+        }
+        let span = STANDING.max(STANDING_PACKETS * self.standing / window);
+        self.standing = self.standing_kept.add(now, sample, Duration::from_secs_f64(span));
+    }
+
+    /// What packets wait, seconds.
+    fn queue(&self) -> f64 {
+        self.standing - self.base
+    }
+
+    /// What was measured before a silence is no news after it.
+    fn forget_standing(&mut self) {
+        self.standing_kept = Lowest::default();
+        self.standing = self.base;
+    }
+}
+
+/// The account of a round trip: over with the news of a packet that was sent after it began.
 #[derive(Debug, Default)]
 struct Round {
-    /// Ends with the news of a packet that left when so many had arrived.
-    end: u64,
     since: Time,
+    /// Of [`View::delivered`] and the losses, what they were then.
     delivered: u64,
     lost: u64,
+    /// The shortest time of a packet, seconds.
     least: f64,
+    /// The application limited the sending.
     limited: bool,
+    /// By how much the queue was shorter than aimed at, in shares of the aim, summed over packets.
+    off: f64,
+    packets: f64,
 }
 
+/// The law. Windows in packets, rates in packets a second, times in seconds.
 #[derive(Debug)]
 pub struct Haul {
     initial_window: f64,
-    k: f64,
+    queue: f64,
     phase: Phase,
     window: f64,
+    /// What is left of the share that is kept in the queue, where a short buffer has no room for it.
     scale: f64,
+    /// For how many round trips the queue has been shorter than aimed at, or longer: negative.
     steady: i32,
-    off: (f64, f64),
-    failed: u32,
-    look_at: Time,
-    looked_at: Time,
-    resumed_at: Time,
-    lost_at: Option<Time>,
-    usual: f64,
-    usual_at: Time,
-    judged: (f64, f64),
-    prior: f64,
     delivered: u64,
     round: Round,
-    /// Packets a second of the last round.
+    /// Arrivals in the last round trip that tells of the path.
     rate: f64,
-    base_kept: Lowest,
-    base: f64,
-    standing_kept: Lowest,
-    standing: f64,
-    look: Option<Look>,
-    /// Rounds whose losses are old.
+    delays: Delays,
+    looks: phases::Looks,
+    /// Packets, and those lost of them, whose losses have not been judged.
+    judged: (f64, f64),
+    /// Round trips whose losses are those of a time that is over.
     pardoned: u32,
+    /// Nothing is heard, and since when something is again.
     silent: bool,
+    resumed_at: Time,
+    /// The newest packet that is lost and not yet repaired.
     repairing: Option<Seq>,
     answered: Answered,
     cubic: CubicRule,
-    dbg: bool,
 }
 
 impl Haul {
     pub(crate) const INFO: LawInfo = LawInfo {
         name: "haul",
-        summary: "a full link at a short queue whatever the path, and fair whatever the round trip",
-        source: "docs/default-law.md; after FAST TCP and Copa",
+        summary: "a path without information: full, short queue, fair whatever the round trip",
+        source: "docs/default-law.md, after FAST TCP, Copa and BBR",
         params: &[
             Param::number("window", 32.0, (2.0, 65536.0), "packets", "sent before the first ACK"),
-            Param::number("k", 0.27, (0.01, 100.0), "", "queue"),
+            Param::number(
+                "queue",
+                0.27,
+                (0.01, 100.0),
+                "",
+                "packets kept in the queue over the root of the rate in packets/s: 25 at 100 Mb/s",
+            ),
         ],
-        make: Make::Law(|values, _| Box::new(Haul::new(values.get("window"), values.get("k")))),
+        make: Make::Law(|values, _| {
+            Box::new(Haul::new(values.get("window"), values.get("queue")))
+        }),
     };
 
-    pub fn new(window: f64, k: f64) -> Self {
+    /// `window`: packets sent before the first ACK; `queue`: packets kept in the queue over the root
+    /// of the rate in packets a second.
+    pub fn new(window: f64, queue: f64) -> Self {
         Haul {
             initial_window: window,
-            k,
-            phase: Phase::Seek,
+            queue,
+            phase: Phase::Start,
             window,
             scale: 1.0,
             steady: 0,
-            off: (0.0, 0.0),
-            failed: 0,
-            look_at: Time::ZERO,
-            looked_at: Time::ZERO,
-            resumed_at: Time::ZERO,
-            lost_at: None,
-            usual: 0.0,
-            usual_at: Time::ZERO,
-            judged: (0.0, 0.0),
-            prior: 0.0,
             delivered: 0,
             round: Round::default(),
             rate: 0.0,
-            base_kept: Lowest::default(),
-            base: 0.0,
-            standing_kept: Lowest::default(),
-            standing: 0.0,
-            look: None,
+            delays: Delays::default(),
+            looks: phases::Looks::default(),
+            judged: (0.0, 0.0),
             pardoned: 0,
             silent: false,
+            resumed_at: Time::ZERO,
             repairing: None,
             answered: Answered::new(),
-            cubic: CubicRule::new(0.4, 0.7, true, true, false),
-            dbg: std::env::var_os("HAUL_DBG").is_some(),
+            cubic: phases::cubic(),
         }
     }
 
-    /// Packets to keep in the queue at a rate.
+    /// Packets to keep in the queue at a rate: where all flows keep queue·√rate, and see the same
+    /// delay d, each has the rate (queue / d)², whatever its round trip.
     fn share(&self, rate: f64) -> f64 {
-        self.scale * self.k * rate.sqrt()
-    }
-
-    fn look_every(&self) -> Duration {
-        LOOK_EVERY.max(Duration::from_secs_f64(LOOK_ROUNDS * self.base))
-    }
-
-    fn queue(&self) -> f64 {
-        self.standing - self.base
+        self.scale * self.queue * rate.sqrt()
     }
 
     fn begin_round(&mut self, view: &View) {
         self.round = Round {
-            end: view.delivered,
             since: view.now,
             delivered: view.delivered,
             lost: view.trace.packets_lost,
             least: f64::INFINITY,
-            limited: false,
+            ..Round::default()
         };
     }
 
+    /// What an ACK or a report of losses tells.
     fn on_news(&mut self, view: &View, knobs: &mut Knobs) {
-        if self.dbg && view.now.as_nanos() > 8_000_000_000 && std::env::var_os("HAUL_ALL").is_some() { eprintln!("{:?} news {:?} {} {} {}", view.now, view.newest, view.delivered, self.window, view.in_flight); }
         let acked = (view.delivered.saturating_sub(self.delivered) as f64).min(self.window);
         self.delivered = view.delivered;
-        if self.silent {
+        if core::mem::take(&mut self.silent) {
             self.resume(view);
         }
-        let Some(newest) = view.newest else {
-            self.apply(view, knobs);
-            return;
-        };
-        // Left before the silence was over: its time is that of the silence.
-        if view.now - self.resumed_at < newest.rtt {
-            self.apply(view, knobs);
-            return;
-        }
-        let sample = newest.rtt.as_secs_f64().max(1e-6);
-        if self.base == 0.0 || sample < self.base {
-            self.base = sample;
-            self.look_at = view.now + self.look_every();
-        }
-        let span = Duration::from_secs_f64(STANDING.max(8.0 * self.standing / self.window));
-        self.standing = self.standing_kept.add(view.now, sample, span);
-        self.round.least = self.round.least.min(sample);
-        self.round.limited |= view.app_limited;
-        if sample < self.base + 0.125 * self.share(self.window / sample) * sample / self.window {
-            self.look_at = view.now + self.look_every();
-        }
-        if let Some(look) = &mut self.look {
-            look.least = look.least.min(sample);
-        }
-        if newest.delivery.is_some_and(|delivery| delivery.delivered_before >= self.round.end) {
-            self.end_round(view);
-        }
-        self.look(view);
-        if self.look.is_none() {
-            self.step(acked, view);
+        // The time of a packet that left before a silence was over is that of the silence.
+        if let Some(newest) = view.newest
+            && newest.rtt <= view.now - self.resumed_at
+        {
+            let sample = newest.rtt.as_secs_f64().max(1e-6);
+            let base_before = self.delays.base;
+            self.delays.add(view.now, sample, self.window);
+            self.round.least = self.round.least.min(sample);
+            self.round.limited |= view.app_limited;
+            let share = self.share(self.window / sample) * sample / self.window;
+            self.looks.on_sample(view.now, sample, base_before, share);
+            let sent_at = newest.delivery.map(|delivery| delivery.delivered_before);
+            if sent_at.is_some_and(|before| before >= self.round.delivered) {
+                self.end_round(view, knobs);
+            }
+            self.look(view);
+            if !self.looks.looking() {
+                self.step(acked, view);
+            }
         }
         self.apply(view, knobs);
     }
 
     fn step(&mut self, acked: f64, view: &View) {
-        let tested = !view.app_limited
-            && 2.0 * (f64::from(view.in_flight) + acked) >= self.window;
-        let rate = self.window / self.standing;
-        let (share, queued) = (self.share(rate), rate * self.queue());
+        // What the window is not used for says nothing for a larger one.
+        let tested = is_tested(self.window, acked as u32, view);
         match self.phase {
-            Phase::Seek => {
-                let full = view.capacity > 0.0 && self.window >= view.capacity * self.base;
-                if queued > share {
-                    let in_flight = view
-                        .newest
-                        .and_then(|newest| newest.delivery)
-                        .map_or(self.window, |delivery| f64::from(delivery.in_flight));
-                    self.window = in_flight.min(self.window) * self.base / self.standing + share;
-                    self.hold(view, "queue");
-                } else if full {
-                    self.window = view.capacity * self.base + share;
-                    self.hold(view, "pairs");
-                } else if tested {
-                    self.window += acked;
-                }
-            }
-            Phase::Hold => {
-                let off = share - queued;
-                self.off.0 += acked * off / share;
-                self.off.1 += acked;
-                if queued > SPIKE * share {
-                    self.look_at = self.look_at.min(view.now + LOOK_SOON);
-                }
-                let mut step = GAIN * off;
-                let steady = self.steady.unsigned_abs();
-                if steady > STEADY_ROUNDS && (off > 0.0) == (self.steady > 0) {
-                    // No further than to the rate that this queue stands for.
-                    let q = self.queue().max(1e-6);
-                    let aim = (self.scale * self.k / q) * (self.scale * self.k / q);
-                    let most = GAIN * (aim - rate).abs() * self.standing;
-                    let v = f64::from(1u32 << (steady - STEADY_ROUNDS).min(20));
-                    step = (v * step.abs()).min(most).max(step.abs()).copysign(off);
-                }
-                let step = step / self.window;
-                if step < 0.0 || tested {
-                    self.window += acked * step.clamp(-0.5, 1.0);
-                }
-            }
-            Phase::Compete => {
-                if tested {
-                    self.window = self.cubic.avoid(self.window, acked, view);
-                }
-            }
+            Phase::Start => self.step_start(acked, tested, view),
+            Phase::Hold => self.step_hold(acked, tested, view),
+            Phase::Compete => self.step_compete(acked, tested, view),
         }
         self.window = self.window.max(LEAST_WINDOW);
     }
 
-    fn hold(&mut self, view: &View, why: &str) {
-        self.prior = self.window;
-        self.phase = Phase::Hold;
-        self.steady = 0;
-        self.look_at = view.now + LOOK_SOON;
-        if self.dbg {
-            eprintln!("{:?} hold ({why}) w {:.1} base {:.5} standing {:.5}", view.now, self.window, self.base, self.standing);
-        }
-    }
-
-    fn end_round(&mut self, view: &View) {
+    fn end_round(&mut self, view: &View, knobs: &mut Knobs) {
         let elapsed = (view.now - self.round.since).as_secs_f64().max(1e-6);
         let arrived = (view.delivered - self.round.delivered) as f64;
         let lost = (view.trace.packets_lost - self.round.lost) as f64;
-        let share = lost / (lost + arrived).max(1.0);
-        if self.look.is_none() && !self.round.limited {
+        if !self.looks.looking() && !self.round.limited {
             self.rate = arrived / elapsed;
         }
-        self.base = self.base_kept.add(view.now, self.round.least.min(self.base.max(self.round.least)), BASE_KEPT);
-        if self.dbg {
-            eprintln!(
-                "{:?} {:?} w {:.1} rate {:.0} base {:.5} queue {:.5} scale {:.3} steady {} loss {:.3} look {:?} inflight {}",
-                view.now, self.phase, self.window, self.rate, self.base, self.queue(), self.scale, self.steady, share, self.look.is_some(), view.in_flight
-            );
-        }
-        if self.pardoned > 0 {
-            self.pardoned -= 1;
-        } else if self.phase != Phase::Compete {
-            self.judged.0 += arrived + lost;
-            self.judged.1 += lost;
-            let (sent, lost) = self.judged;
-            let share = lost / sent;
-            let many = lost > LOSS_TOLERATED * sent + LOSS_MARGIN;
-            if many || sent > JUDGED {
-                self.judged = (0.0, 0.0);
-            }
-            if many {
-                self.scale = (self.scale / 2.0).max(LEAST_SCALE);
-                self.window *= 1.0 - share;
-                if self.phase == Phase::Seek {
-                    self.window = self.window.min(self.rate * self.base);
-                    self.hold(view, "loss");
-                }
-                self.steady = 0;
-                self.pardoned = 1;
-            } else {
-                self.scale = (self.scale * SCALE_GROWTH).min(1.0);
-            }
-        }
-        let (off, acked) = core::mem::take(&mut self.off);
-        let off = off / acked.max(1.0);
-        self.steady = match self.steady {
-            steady if off > OFF => steady.max(0) + 1,
-            steady if off < -OFF => steady.min(0) - 1,
-            _ => 0,
-        };
+        self.delays.base = self.delays.base_kept.add(view.now, self.round.least, BASE_KEPT);
+        self.judge(arrived, lost, view);
+        self.note_steadiness();
+        let interval = (self.rate * ACK_TIME).clamp(1.0, MOST_INTERVAL);
+        knobs.ack_interval = (interval as u32).next_power_of_two();
         self.begin_round(view);
     }
 
-    fn look(&mut self, view: &View) {
-        match self.look {
-            None => {
-                let queue = self.queue();
-                let elapsed = (view.now - self.usual_at).as_secs_f64();
-                self.usual_at = view.now;
-                self.usual += (queue - self.usual) * (elapsed / USUAL).min(0.5);
-                let dip = self.phase == Phase::Hold
-                    && queue < DIP * self.usual
-                    && view.now - self.looked_at > LOOK_SOON;
-                if self.phase != Phase::Seek && (dip || view.now > self.look_at) {
-                    let time = if self.phase == Phase::Compete { 2 * LOOK_TIME } else { LOOK_TIME };
-                    let until = view.now + time + Duration::from_secs_f64(self.standing);
-                    let window = LOOK_SHARE * self.window * self.base / self.standing;
-                    self.look =
-                        Some(Look { until, queue: self.queue(), least: f64::INFINITY, window });
-                }
-            }
-            Some(look) if view.now >= look.until => {
-                self.look = None;
-                self.look_at = view.now + self.look_every();
-                self.looked_at = view.now;
-                self.steady = 0;
-                let left = (look.least - self.base) / look.queue.max(1e-6);
-                if self.dbg {
-                    eprintln!("{:?} looked: queue {:.5} left {:.3}", view.now, look.queue, left);
-                }
-                match self.phase {
-                    Phase::Hold
-                        if left > STANDS
-                            && (self.failed < 2
-                                || self.lost_at.is_none_or(|at| view.now - at > LOSS_KEPT)) =>
-                    {
-                        self.failed += 1;
-                        self.look_at = view.now + LOOK_SOON;
-                    }
-                    Phase::Hold if left > STANDS => {
-                        self.failed = 0;
-                        self.phase = Phase::Compete;
-                        self.cubic = CubicRule::new(0.4, 0.7, true, true, false);
-                        self.cubic.decrease(self.prior.max(self.window), view);
-                    }
-                    Phase::Compete if left < EMPTY && self.failed == 0 => {
-                        self.failed = 1;
-                        self.look_at = view.now + LOOK_SOON;
-                    }
-                    Phase::Compete if left >= EMPTY => self.failed = 0,
-                    Phase::Compete => {
-                        self.failed = 0;
-                        self.window = self.rate * self.base;
-                        self.hold(view, "empty");
-                    }
-                    Phase::Hold => {
-                        self.failed = 0;
-                        if left < EMPTY {
-                            self.prior = self.window;
-                        }
-                    }
-                    _ => {}
-                }
-                self.begin_round(view);
-            }
-            Some(_) => {}
-        }
-    }
-
+    /// Something is heard again: the path is taken for what it was, and what was lost meanwhile
+    /// tells of the silence only.
     fn resume(&mut self, view: &View) {
-        if self.dbg { eprintln!("{:?} resume rate {} base {} newest {:?} in_flight {}", view.now, self.rate, self.base, view.newest, view.in_flight); }
-        self.silent = false;
+        self.resumed_at = view.now;
         self.pardoned = 3;
         self.judged = (0.0, 0.0);
-        self.look_at = view.now + LOOK_EVERY;
-        self.look = None;
         self.steady = 0;
+        self.looks.restart(view.now);
+        self.delays.forget_standing();
         if self.rate > 0.0 {
-            self.window = self.rate * self.base;
+            self.window = (self.rate * self.delays.base).max(LEAST_WINDOW);
             self.phase = Phase::Hold;
         }
-        self.standing_kept = Lowest::default();
-        self.standing = self.base;
-        self.resumed_at = view.now;
         self.begin_round(view);
     }
 
     fn apply(&self, view: &View, knobs: &mut Knobs) {
-        let mut window = self.window;
-        if let Some(look) = self.look {
-            window = window.min(look.window).max(LEAST_WINDOW);
+        let window = match self.looks.window() {
+            _ if self.silent => LEAST_WINDOW,
+            Some(window) => self.window.min(window).max(LEAST_WINDOW),
+            None => self.window,
+        };
+        if self.delays.standing > 0.0 {
+            let pace = if self.phase == Phase::Start { self.growth(view) } else { PACE };
+            knobs.period_ns = self.delays.standing * 1e9 / (pace * window);
         }
-        if self.silent {
-            window = LEAST_WINDOW;
-        }
-        let pace = if self.phase == Phase::Seek { 2.0 } else { PACE };
-        if self.standing > 0.0 {
-            knobs.period_ns = self.standing * 1e9 / (pace * window);
-        }
+        // While a hole is repaired the engine holds the window against what left in the last round
+        // trip and SYN interval, for an ACK may wait so long.
         let stretch = SYN_NS / (view.rtt.as_nanos() as f64).max(1.0);
         knobs.window = if self.repairing.is_some() { window * (1.0 + stretch) } else { window };
-        let rate = window / self.standing.max(1e-3);
-        knobs.ack_interval = if rate > 20_000.0 { 8 } else if rate > 2000.0 { 2 } else { 1 };
     }
 }
 
@@ -430,14 +279,15 @@ impl Law for Haul {
     }
 
     fn state(&self) -> &'static str {
-        match (self.look, self.phase) {
-            (Some(_), _) => "look",
-            (_, Phase::Seek) => "seek",
-            (_, Phase::Hold) => "hold",
-            (_, Phase::Compete) => "compete",
+        match self.phase {
+            _ if self.looks.looking() => "look",
+            Phase::Start => "start",
+            Phase::Hold => "hold",
+            Phase::Compete => "compete",
         }
     }
 
+    /// For the samples of what was delivered.
     fn watches_packets(&self) -> bool {
         true
     }
@@ -445,13 +295,14 @@ impl Law for Haul {
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
         self.window = view.start_window(self.initial_window);
         self.delivered = view.delivered;
-        self.begin_round(view);
-        self.look_at = view.now + LOOK_EVERY;
+        self.looks.restart(view.now);
         self.answered.until(view.largest_acked);
+        self.begin_round(view);
         knobs.window = self.window;
-        let rtt = if view.rtt_min < Duration::MAX { view.rtt.as_nanos() as f64 } else { 0.0 };
+        let known = view.rtt_min < Duration::MAX;
+        let rtt = if known { view.rtt.as_nanos() as f64 } else { 0.0 };
         knobs.period_ns = rtt / (2.0 * self.window);
-        knobs.ack_interval = 2;
+        knobs.ack_interval = 1;
     }
 
     fn on_ack(&mut self, next: Seq, view: &View, knobs: &mut Knobs) {
@@ -468,24 +319,18 @@ impl Law for Haul {
                 self.repairing = Some(range.last);
             }
         }
-        self.lost_at = Some(view.now);
         let fresh = self.answered.answer(lost, view);
-        if fresh && self.phase == Phase::Compete && self.look.is_none() {
-            self.window = self.cubic.decrease(self.window, view);
-            self.look_at = self.look_at.min(view.now.max(self.looked_at + LOOK_SOON));
-        }
+        self.answer_loss(fresh, view);
         self.on_news(view, knobs);
     }
 
     fn on_timeout(&mut self, view: &View, knobs: &mut Knobs) {
-        if self.dbg { eprintln!("{:?} timeout in_flight {} ", view.now,  view.in_flight); }
         self.silent = true;
         self.answered.until(view.largest_sent);
         self.repairing = Some(view.largest_sent);
         self.apply(view, knobs);
     }
-
-    fn on_packet_sent(&mut self, _packet: &SentPacket, _view: &View, _knobs: &mut Knobs) -> u64 {
-        0
-    }
 }
+
+#[cfg(test)]
+mod tests;
