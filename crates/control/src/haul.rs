@@ -26,6 +26,9 @@ const PACE: f64 = 1.1;
 const STANDING: f64 = 2e-3;
 /// And of so many packets, where those take longer.
 const STANDING_PACKETS: f64 = 8.0;
+/// And of this share of a round trip while the window doubles: the receiver opens its window once a
+/// SYN interval, and what that lets go leaves faster than the path can take it.
+const START_STANDING: f64 = 0.125;
 /// The window never falls below this, packets, or it would not see when it might grow.
 const LEAST_WINDOW: f64 = 4.0;
 /// The shortest round-trip time is that of so long a time: a path may become longer.
@@ -57,11 +60,12 @@ struct Delays {
 }
 
 impl Delays {
-    fn add(&mut self, now: Time, sample: f64, window: f64) {
+    fn add(&mut self, now: Time, sample: f64, window: f64, starts: bool) {
         if self.base == 0.0 || sample < self.base {
             self.base = sample;
         }
-        let span = STANDING.max(STANDING_PACKETS * self.standing / window);
+        let start = if starts { START_STANDING * self.base } else { 0.0 };
+        let span = STANDING.max(STANDING_PACKETS * self.standing / window).max(start);
         self.standing = self.standing_kept.add(now, sample, Duration::from_secs_f64(span));
     }
 
@@ -138,9 +142,7 @@ impl Haul {
                 "packets kept in the queue over the root of the rate in packets/s: 25 at 100 Mb/s",
             ),
         ],
-        make: Make::Law(|values, _| {
-            Box::new(Haul::new(values.get("window"), values.get("queue")))
-        }),
+        make: Make::Law(|values, _| Box::new(Haul::new(values.get("window"), values.get("queue")))),
     };
 
     /// `window`: packets sent before the first ACK; `queue`: packets kept in the queue over the root
@@ -197,7 +199,7 @@ impl Haul {
         {
             let sample = newest.rtt.as_secs_f64().max(1e-6);
             let base_before = self.delays.base;
-            self.delays.add(view.now, sample, self.window);
+            self.delays.add(view.now, sample, self.window, self.phase == Phase::Start);
             self.round.least = self.round.least.min(sample);
             self.round.limited |= view.app_limited;
             let share = self.share(self.window / sample) * sample / self.window;
@@ -259,7 +261,7 @@ impl Haul {
     fn apply(&self, view: &View, knobs: &mut Knobs) {
         let window = match self.looks.window() {
             _ if self.silent => LEAST_WINDOW,
-            Some(window) => self.window.min(window).max(LEAST_WINDOW),
+            Some(window) => self.window.min(window).max(crate::LEAST_WINDOW),
             None => self.window,
         };
         if self.delays.standing > 0.0 {

@@ -28,7 +28,7 @@ const LOOK_ROUNDS: f64 = 30.0;
 const LOOK_SOON: Duration = Duration::from_secs(1);
 /// How long, beside a round trip: the looks of flows whose round trips differ by so much overlap
 /// (as BBR's `ProbeRTTDuration`).
-const LOOK_TIME: Duration = Duration::from_millis(200);
+const LOOK_TIME: Duration = Duration::from_millis(300);
 /// What is left of the window without its share of the queue, so that the queue does drain.
 const LOOK_SHARE: f64 = 0.9;
 /// A queue so many times as long as this flow's share of it aims at is a reason to look soon.
@@ -48,7 +48,7 @@ const FAILED: u32 = 3;
 const FAILED_LOSSLESS: u32 = 6;
 const LOSS_KEPT: Duration = Duration::from_secs(10);
 /// And so many must find the queue empty before it stops to: CUBIC has just made way at one.
-const EMPTIED: u32 = 2;
+const EMPTIED: u32 = 3;
 
 /// Losses up to this share are none of congestion (BBR's `LossThresh`), and so many packets beyond
 /// it may be chance; judged over a round trip or so many packets.
@@ -126,12 +126,14 @@ impl Looks {
         self.next_at = self.next_at.min(now + LOOK_SOON);
     }
 
-    /// Whether it is time, or others look already.
-    fn due(&mut self, now: Time, queue: f64) -> bool {
+    /// Whether it is time, or others look already. `share`: what is aimed at, seconds.
+    fn due(&mut self, now: Time, queue: f64, share: f64) -> bool {
         let elapsed = (now - self.usual_at).as_secs_f64();
         self.usual_at = now;
         self.usual += (queue - self.usual) * (elapsed / USUAL).min(0.5);
-        now > self.next_at || queue < DIP * self.usual && now - self.last_at > LOOK_SOON
+        let dip = queue < DIP * self.usual && self.usual > share / 2.0;
+        now > self.next_at
+            || dip && now - self.last_at > if self.against > 0 { LOOK_TIME } else { LOOK_SOON }
     }
 }
 
@@ -158,6 +160,9 @@ impl Haul {
             self.hold(pairs + share, view);
         } else if tested {
             self.window += (self.growth(view) - 1.0) * acked;
+            // The receiver opens its window as the rate grows; paced for more, packets would leave in
+            // bursts, and wait for each other.
+            self.window = self.window.min(f64::from(view.flow_window));
         }
     }
 
@@ -210,7 +215,10 @@ impl Haul {
 
     /// At the end of a round trip.
     pub(super) fn note_steadiness(&mut self) {
-        let off = self.round.off / self.round.packets.max(1.0);
+        if self.round.packets == 0.0 {
+            return;
+        }
+        let off = self.round.off / self.round.packets;
         self.steady = match self.steady {
             steady if off > OFF => steady.max(0) + 1,
             steady if off < -OFF => steady.min(0) - 1,
@@ -265,10 +273,12 @@ impl Haul {
         }
         let queue = self.delays.queue();
         // CUBIC's window makes dips of its own, and the start no queue yet.
-        let due = self.looks.due(view.now, if self.phase == Phase::Hold { queue } else { 0.0 });
+        let rate = self.window / self.delays.standing;
+        let share = self.share(rate) / rate;
+        let queue_held = if self.phase == Phase::Hold { queue } else { 0.0 };
+        let due = self.looks.due(view.now, queue_held, share);
         if due && self.phase != Phase::Start {
-            let time = if self.phase == Phase::Compete { 2 * LOOK_TIME } else { LOOK_TIME };
-            let until = view.now + time + Duration::from_secs_f64(self.delays.standing);
+            let until = view.now + LOOK_TIME + Duration::from_secs_f64(self.delays.standing);
             let window = LOOK_SHARE * self.window * self.delays.base / self.delays.standing;
             self.looks.now = Some(Look { until, queue, least: f64::INFINITY, window });
         }
@@ -279,7 +289,6 @@ impl Haul {
         self.looks.last_at = view.now;
         self.looks.usual_at = view.now;
         self.looks.next_at = view.now + self.looks.every;
-        self.steady = 0;
         let left = (look.least - self.delays.base) / look.queue.max(1e-6);
         let against = match self.phase {
             Phase::Compete => left < EMPTY,
