@@ -108,6 +108,8 @@ pub struct Haul {
     scale: f64,
     /// For how many round trips the queue has been shorter than aimed at, or longer: negative.
     steady: i32,
+    /// And for how many it has been as good as empty.
+    empty: u32,
     delivered: u64,
     round: Round,
     /// Arrivals in the last round trip that tells of the path.
@@ -155,6 +157,7 @@ impl Haul {
             window,
             scale: 1.0,
             steady: 0,
+            empty: 0,
             delivered: 0,
             round: Round::default(),
             rate: 0.0,
@@ -248,7 +251,7 @@ impl Haul {
         self.resumed_at = view.now;
         self.pardoned = 3;
         self.judged = (0.0, 0.0);
-        self.steady = 0;
+        (self.steady, self.empty) = (0, 0);
         self.looks.restart(view.now);
         self.delays.forget_standing();
         if self.rate > 0.0 {
@@ -265,8 +268,7 @@ impl Haul {
             None => self.window,
         };
         if self.delays.standing > 0.0 {
-            let pace = if self.phase == Phase::Start { self.growth(view) } else { PACE };
-            knobs.period_ns = self.delays.standing * 1e9 / (pace * window);
+            knobs.period_ns = self.delays.standing * 1e9 / (PACE * window);
         }
         // While a hole is repaired the engine holds the window against what left in the last round
         // trip and SYN interval, for an ACK may wait so long.

@@ -16,6 +16,10 @@ const FAR_BELOW: f64 = 0.125;
 /// makes up for what this flow does, or nobody fills the path: from then on steps double each round
 /// trip (Copa's velocity, NSDI 2018 §2.1).
 const STEADY_ROUNDS: u32 = 3;
+/// Where the queue is so much shorter, by shares of the aim, that it is as good as empty, they begin at
+/// this share of the window: a start that ended too soon, or a path that became wider.
+const AS_GOOD_AS_EMPTY: f64 = 0.75;
+const EMPTY_STEP: f64 = 0.0625;
 /// It is so where it differs by more than this share of the aim.
 const OFF: f64 = 0.2;
 /// In an acknowledged window the window at most doubles or halves.
@@ -182,7 +186,10 @@ impl Haul {
             // No further than towards the rate that this queue stands for.
             let root = self.scale * self.queue / self.delays.queue().max(1e-6);
             let most = GAIN * (root * root - rate).abs() * self.delays.standing;
-            step = (step * f64::from(1u32 << doublings)).min(most).max(step);
+            let least =
+                if self.empty > STEADY_ROUNDS { EMPTY_STEP * self.window } else { 2.0 * step };
+            let steep = least.max(2.0 * step) * f64::from(1u32 << (doublings - 1));
+            step = steep.min(most).max(step);
         }
         if off < 0.0 || tested {
             let (down, up) = MOST_STEPS;
@@ -199,7 +206,7 @@ impl Haul {
     fn hold(&mut self, window: f64, view: &View) {
         self.phase = Phase::Hold;
         self.window = window.max(LEAST_WINDOW);
-        self.steady = 0;
+        (self.steady, self.empty) = (0, 0);
         self.looks.window_before = self.window;
         // What a beginner did to the queue is over by then.
         self.looks.restart(view.now);
@@ -219,6 +226,7 @@ impl Haul {
             return;
         }
         let off = self.round.off / self.round.packets;
+        self.empty = if off > AS_GOOD_AS_EMPTY { self.empty + 1 } else { 0 };
         self.steady = match self.steady {
             steady if off > OFF => steady.max(0) + 1,
             steady if off < -OFF => steady.min(0) - 1,
@@ -244,7 +252,7 @@ impl Haul {
         }
         self.scale = (self.scale / 2.0).max(LEAST_SCALE);
         self.window = (self.window * (1.0 - all_lost / sent)).max(LEAST_WINDOW);
-        self.steady = 0;
+        (self.steady, self.empty) = (0, 0);
         // What was sent before this answer will be lost as well.
         self.pardoned = 1;
         if self.phase == Phase::Start {
