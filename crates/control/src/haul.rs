@@ -21,6 +21,9 @@ use crate::{Knobs, Law, LawInfo, Make, Param, View};
 const GAIN: f64 = 0.5;
 /// Packets leave a little faster than the window allows, so that it is the window that limits.
 const PACE: f64 = 1.1;
+/// More while the window grows, yet less than twice as fast: packets that leave in bursts wait for each
+/// other, and the start would end at half of the rate.
+const START_PACE: f64 = 1.4;
 /// The queue that stands is the shortest of this time, seconds: two of the bursts that the engine's
 /// pacing makes, whose last packets wait for the first.
 const STANDING: f64 = 2e-3;
@@ -268,7 +271,8 @@ impl Haul {
             None => self.window,
         };
         if self.delays.standing > 0.0 {
-            knobs.period_ns = self.delays.standing * 1e9 / (PACE * window);
+            let pace = if self.phase == Phase::Start { START_PACE } else { PACE };
+            knobs.period_ns = self.delays.standing * 1e9 / (pace * window);
         }
         // While a hole is repaired the engine holds the window against what left in the last round
         // trip and SYN interval, for an ACK may wait so long.
