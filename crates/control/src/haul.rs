@@ -209,6 +209,8 @@ impl Haul {
             self.round.least = self.round.least.min(sample);
             self.round.limited |= view.app_limited;
             let share = self.share(self.window / sample) * sample / self.window;
+            // Who competes looks nevertheless, to find out whether it still has to.
+            let share = if self.phase == Phase::Compete { 0.0 } else { share };
             self.looks.on_sample(view.now, sample, base_before, share);
             let sent_at = newest.delivery.map(|delivery| delivery.delivered_before);
             if sent_at.is_some_and(|before| before >= self.round.delivered) {
