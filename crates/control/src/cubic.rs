@@ -94,7 +94,20 @@ impl Cubic {
         friendly: bool,
         hystart: bool,
     ) -> Self {
-        let rule = CubicRule {
+        TcpLike::new(CubicRule::new(c, beta, fast_convergence, friendly, hystart), window)
+    }
+}
+
+impl CubicRule {
+    /// As the parameters of the law.
+    pub(crate) fn new(
+        c: f64,
+        beta: f64,
+        fast_convergence: bool,
+        friendly: bool,
+        hystart: bool,
+    ) -> Self {
+        CubicRule {
             c,
             beta,
             fast_convergence,
@@ -104,12 +117,9 @@ impl Cubic {
             epoch: None,
             last_ack: None,
             hystart: hystart.then(HyStart::default),
-        };
-        TcpLike::new(rule, window)
+        }
     }
-}
 
-impl CubicRule {
     #[cfg(test)]
     pub(crate) fn hystart(&self) -> Option<&HyStart> {
         self.hystart.as_ref()

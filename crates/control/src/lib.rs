@@ -17,6 +17,7 @@ mod fast;
 mod governor;
 mod group;
 mod gtp;
+mod haul;
 mod hstcp;
 mod hystart;
 mod law;
@@ -44,6 +45,7 @@ pub use fast::{Fast, FastRule};
 pub use governor::Governor;
 pub use group::{GroupControl, max_min};
 pub use gtp::Gtp;
+pub use haul::Haul;
 pub use hstcp::{HighSpeed, HighSpeedRule};
 pub use law::{
     Arrival, CustomMessage, Delivery, ENGINE_SUBTYPES, Knobs, LEAST_WINDOW, LONGEST_WAIT, Law,

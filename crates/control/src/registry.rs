@@ -10,7 +10,7 @@ use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
 
 use crate::{
-    Bbr, Bic, Blast, CongestionManager, Copa, Cubic, Fast, GroupControl, Gtp, HighSpeed, Law,
+    Bbr, Bic, Blast, CongestionManager, Copa, Cubic, Fast, GroupControl, Gtp, Haul, HighSpeed, Law,
     Ledbat, Reno, Scalable, Udt, Udt4, Vegas, Westwood,
 };
 
@@ -188,6 +188,7 @@ const OWN: &[&LawInfo] = &[
     &Copa::INFO,
     &Bbr::INFO,
     &Gtp::INFO,
+    &Haul::INFO,
     &CongestionManager::INFO,
 ];
 

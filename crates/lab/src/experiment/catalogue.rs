@@ -25,6 +25,7 @@ const FILES: &[&str] = &[
     include_str!("../../experiments/trust-theory.toml"),
     include_str!("../../experiments/trust-ns3.toml"),
     include_str!("../../experiments/trust-relay.toml"),
+    include_str!("../../experiments/default-law.toml"),
 ];
 
 /// The experiments, in the order to present them.
