@@ -21,9 +21,9 @@ use crate::{Knobs, Law, LawInfo, Make, Param, View};
 const GAIN: f64 = 0.5;
 /// Packets leave a little faster than the window allows, so that it is the window that limits.
 const PACE: f64 = 1.1;
-/// More while the window grows, yet less than twice as fast: packets that leave in bursts wait for each
-/// other, and the start would end at half of the rate.
-const START_PACE: f64 = 1.4;
+/// The receiver measures what arrives over a round trip, in which fourfold growth makes it twice as
+/// much at the end as on average.
+const START_GROWTH: u32 = 8;
 /// The queue that stands is the shortest of this time, seconds: two of the bursts that the engine's
 /// pacing makes, whose last packets wait for the first.
 const STANDING: f64 = 2e-3;
@@ -130,6 +130,8 @@ pub struct Haul {
     repairing: Option<Seq>,
     answered: Answered,
     cubic: CubicRule,
+    /// The window doubles up to this one, packets.
+    joins_until: Option<f64>,
 }
 
 impl Haul {
@@ -173,6 +175,7 @@ impl Haul {
             repairing: None,
             answered: Answered::new(),
             cubic: phases::cubic(),
+            joins_until: None,
         }
     }
 
@@ -272,8 +275,12 @@ impl Haul {
             Some(window) => self.window.min(window).max(crate::LEAST_WINDOW),
             None => self.window,
         };
+        let (pace, growth) = match self.phase {
+            Phase::Start => (self.growth(view).1, START_GROWTH),
+            _ => (PACE, Knobs::default().window_growth),
+        };
+        knobs.window_growth = growth;
         if self.delays.standing > 0.0 {
-            let pace = if self.phase == Phase::Start { START_PACE } else { PACE };
             knobs.period_ns = self.delays.standing * 1e9 / (pace * window);
         }
         // While a hole is repaired the engine holds the window against what left in the last round
@@ -313,6 +320,7 @@ impl Law for Haul {
         let rtt = if known { view.rtt.as_nanos() as f64 } else { 0.0 };
         knobs.period_ns = rtt / (2.0 * self.window);
         knobs.ack_interval = 1;
+        knobs.window_growth = START_GROWTH;
     }
 
     fn on_ack(&mut self, next: Seq, view: &View, knobs: &mut Knobs) {

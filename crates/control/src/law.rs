@@ -182,6 +182,10 @@ pub struct Knobs {
     /// ACKs after this many data packets as well; 0 leaves it to the timer. It is asked of the peer
     /// for the data sent, and kept for the data received; the stock library does not hear of it.
     pub ack_interval: u32,
+    /// How many times what arrives in a round trip the peer is asked to hold its flow window open
+    /// for, 2 to [`MOST_GROWTH`]: with 2 a flow can double its rate each round trip. A peer grants
+    /// no more than it has memory for; the stock library does not hear of it.
+    pub window_growth: u32,
     /// Fixed retransmission time-out in place of the one computed from the RTT:
     /// [`SHORTEST_WAIT`] to 60 s.
     pub rto: Option<Duration>,
@@ -202,6 +206,8 @@ pub const MOST_WINDOW: f64 = (1u32 << 29) as f64;
 pub const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// The shortest interval that a law can set a timer to.
 pub const SHORTEST_WAIT: Duration = Duration::from_micros(100);
+/// The most that [`Knobs::window_growth`] can ask for.
+pub const MOST_GROWTH: u32 = 16;
 /// The longest round-trip time and time-out that a law can set.
 const LONGEST_RTT: Duration = Duration::from_secs(60);
 /// Custom messages that wait to be sent.
@@ -215,6 +221,7 @@ impl Default for Knobs {
             pause_until: Time::ZERO,
             ack_period: SYN,
             ack_interval: 0,
+            window_growth: 2,
             rto: None,
             rtt: None,
             timer: None,
@@ -233,6 +240,7 @@ impl Knobs {
         self.period_ns = if period.is_nan() { longest } else { period.clamp(0.0, longest) };
         self.pause_until = self.pause_until.min(now + LONGEST_WAIT);
         self.ack_period = self.ack_period.clamp(SHORTEST_WAIT, SYN);
+        self.window_growth = self.window_growth.clamp(2, MOST_GROWTH);
         self.rto = self.rto.map(|rto| rto.clamp(SHORTEST_WAIT, LONGEST_RTT));
         self.rtt = self.rtt.map(|rtt| rtt.min(LONGEST_RTT));
         self.messages.truncate(MOST_MESSAGES);

@@ -49,7 +49,7 @@ pub use haul::Haul;
 pub use hstcp::{HighSpeed, HighSpeedRule};
 pub use law::{
     Arrival, CustomMessage, Delivery, ENGINE_SUBTYPES, Knobs, LEAST_WINDOW, LONGEST_WAIT, Law,
-    MOST_MESSAGES, MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket, Trace, View,
+    MOST_GROWTH, MOST_MESSAGES, MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket, Trace, View,
 };
 pub use ledbat::Ledbat;
 pub use registry::{Groups, Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, register};

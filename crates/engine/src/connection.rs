@@ -16,7 +16,7 @@ use farhaul_wire::{HEADER_LEN, Seq};
 
 use self::doubts::Doubts;
 use self::governor::DeliveryRate;
-use self::outgoing::Outbox;
+use self::outgoing::{Outbox, Wish};
 use crate::config::{Config, MIN_BANDWIDTH, Mode, payload_size};
 use crate::frames::Frames;
 use crate::handshake::Agreement;
@@ -135,8 +135,8 @@ pub struct Connection {
     /// one in force, and when that was measured.
     real_period: (f64, Time),
     outbox: Outbox,
-    /// The peer's law wants an ACK after so many packets; 0 if it leaves that to the timer.
-    peer_ack_interval: u32,
+    /// What the peer's law would have this side do.
+    peer_wish: Wish,
     last_heard: Time,
     last_sent: Time,
     /// When a silent peer was last asked for a sign of life.
@@ -208,7 +208,7 @@ impl Connection {
             delivery: DeliveryRate::new(now),
             real_period: (0.0, now),
             outbox: Outbox::default(),
-            peer_ack_interval: 0,
+            peer_wish: Wish::NONE,
             last_heard: now,
             last_sent: now,
             asked_at: now,

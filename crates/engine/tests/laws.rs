@@ -251,6 +251,44 @@ fn laws_talk_to_each_other_and_have_a_timer() {
     assert!((38..=42).contains(&alarms.len()), "20 a second on each side: {}", alarms.len());
 }
 
+/// Four times as much in each round trip, where the flow window allows it.
+#[derive(Debug)]
+struct Eager(u32);
+
+impl Law for Eager {
+    fn name(&self) -> &'static str {
+        "eager"
+    }
+
+    fn init(&mut self, _view: &View, knobs: &mut Knobs) {
+        (knobs.window, knobs.ack_interval, knobs.window_growth) = (32.0, 2, self.0);
+    }
+
+    fn on_ack(&mut self, _next: Seq, view: &View, knobs: &mut Knobs) {
+        knobs.window = 32.0 + 3.0 * view.delivered as f64;
+    }
+}
+
+#[test]
+fn the_flow_window_grows_as_fast_as_the_law_asks() {
+    static TWO: LawInfo = info("two", Make::Law(|_, _| Box::new(Eager(2))));
+    static EIGHT: LawInfo = info("eight", Make::Law(|_, _| Box::new(Eager(8))));
+    let far = LinkConfig {
+        rate: Some("1G".parse().unwrap()),
+        delay: Duration::from_millis(100),
+        queue: "unlimited".parse().unwrap(),
+        ..LinkConfig::default()
+    };
+    let windows = [&TWO, &EIGHT].map(|law| {
+        let mut net = Net::new(&far, 1);
+        let ids = net.connect(with(law), with(law));
+        let mut flow = Flow::new(A, ids, data(1, 64 << 20));
+        net.run_until(Duration::from_millis(1_250), |net| flow.pump(net));
+        flow.read / 1456
+    });
+    assert!(windows[1] > 2 * windows[0], "{windows:?}");
+}
+
 /// A receiver that divides 20 Mb/s, and senders that do as they are told, or as they like.
 #[test]
 fn a_sender_that_ignores_its_grant_is_told_of() {

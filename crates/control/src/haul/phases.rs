@@ -11,7 +11,12 @@ use crate::cubic::CubicRule;
 use crate::tcp_like::Rule;
 
 /// The window doubles each round trip, and below this share of what packet pairs say grows fourfold.
-const FAR_BELOW: f64 = 0.125;
+const FAR_BELOW: f64 = 0.25;
+/// By what it grows in a round trip, and how many windows a round trip it is paced for: a window that
+/// grows by g is sent g·ln g / (g - 1) times a round trip. With much more, packets would leave in
+/// bursts, wait for each other, and end the start at half of the rate.
+const DOUBLING: (f64, f64) = (2.0, 1.4);
+const FOURFOLD: (f64, f64) = (4.0, 1.9);
 /// Once the queue has been shorter than aimed at, or longer, for so many round trips, somebody else
 /// makes up for what this flow does, or nobody fills the path: from then on steps double each round
 /// trip (Copa's velocity, NSDI 2018 §2.1).
@@ -44,21 +49,34 @@ const USUAL: f64 = 0.5;
 const SEEN: f64 = 0.125;
 /// A look at which more than this share of the queue stays has failed: somebody does not look.
 const STANDS: f64 = 0.6;
+/// One at which more than this stays, where packets have been lost, has failed by half: another flow
+/// was not in step, or one of CUBIC has just made way.
+const PARTLY: f64 = 0.15;
 /// A queue of which less than this is left is empty.
 const EMPTY: f64 = 0.05;
 /// So many looks in a row must fail before the flow competes: the first few of flows that have just
 /// begun are not at the same time. More without a loss, as a queue that somebody fills overflows.
-const FAILED: u32 = 3;
-const FAILED_LOSSLESS: u32 = 6;
+const FAILED: f64 = 3.0;
+const FAILED_LOSSLESS: f64 = 6.0;
 const LOSS_KEPT: Duration = Duration::from_secs(10);
 /// And so many must find the queue empty before it stops to: CUBIC has just made way at one.
-const EMPTIED: u32 = 3;
+const EMPTIED: f64 = 3.0;
+
+/// Who competes begins as a new flow of TCP does, with slow start until a loss, or until its window is
+/// so many times as large.
+const JOIN: f64 = 8.0;
 
 /// Losses up to this share are none of congestion (BBR's `LossThresh`), and so many packets beyond
 /// it may be chance; judged over a round trip or so many packets.
 const LOSS_TOLERATED: f64 = 0.02;
 const LOSS_MARGIN: f64 = 4.0;
 const JUDGED_OVER: f64 = 500.0;
+/// From this share on, and so many packets, the share kept in the queue shrinks by so much each round
+/// trip, while it is more than this part of the window.
+const LOSS_NOTICED: f64 = 0.003;
+const NOTICED_MARGIN: f64 = 2.0;
+const NOTICED_SHRINK: f64 = 0.9;
+const LOSSY_SHARE: f64 = 0.125;
 /// The share kept in the queue is halved by too many losses, to no less than this, and comes back by
 /// so much a round trip.
 const LEAST_SCALE: f64 = 1.0 / 16.0;
@@ -90,8 +108,8 @@ pub(super) struct Looks {
     /// What the queue usually is, seconds, and as of when.
     usual: f64,
     usual_at: Time,
-    /// Looks in a row that speak for another phase.
-    against: u32,
+    /// Looks in a row that speak for another phase; half a look for one that may.
+    against: f64,
     lost_at: Option<Time>,
     /// The window when the queue was last found empty.
     window_before: f64,
@@ -137,15 +155,15 @@ impl Looks {
         self.usual += (queue - self.usual) * (elapsed / USUAL).min(0.5);
         let dip = queue < DIP * self.usual && self.usual > share / 2.0;
         now > self.next_at
-            || dip && now - self.last_at > if self.against > 0 { LOOK_TIME } else { LOOK_SOON }
+            || dip && now - self.last_at > if self.against > 0.0 { LOOK_TIME } else { LOOK_SOON }
     }
 }
 
 impl Haul {
-    /// By what the window grows in a round trip of [`Phase::Start`].
-    pub(super) fn growth(&self, view: &View) -> f64 {
+    /// By what the window grows in a round trip of [`Phase::Start`], and how it is paced.
+    pub(super) fn growth(&self, view: &View) -> (f64, f64) {
         let far = self.window < FAR_BELOW * view.capacity * self.delays.base;
-        if far { 4.0 } else { 2.0 }
+        if far { FOURFOLD } else { DOUBLING }
     }
 
     /// Until the queue is as long as aimed at, or the window what packet pairs say that the path
@@ -163,7 +181,7 @@ impl Haul {
         } else if pairs > 0.0 && self.window >= pairs {
             self.hold(pairs + share, view);
         } else if tested {
-            self.window += (self.growth(view) - 1.0) * acked;
+            self.window += (self.growth(view).0 - 1.0) * acked;
             // The receiver opens its window as the rate grows; paced for more, packets would leave in
             // bursts, and wait for each other.
             self.window = self.window.min(f64::from(view.flow_window));
@@ -198,8 +216,15 @@ impl Haul {
     }
 
     pub(super) fn step_compete(&mut self, acked: f64, tested: bool, view: &View) {
-        if tested {
-            self.window = self.cubic.avoid(self.window, acked, view);
+        if !tested {
+            return;
+        }
+        match self.joins_until {
+            Some(enough) if self.window < enough => self.window += acked,
+            _ => {
+                self.joins_until = None;
+                self.window = self.cubic.avoid(self.window, acked, view);
+            }
         }
     }
 
@@ -218,6 +243,7 @@ impl Haul {
         self.cubic = cubic();
         // Its curve leads back to the window that there was before.
         self.cubic.decrease(self.looks.window_before.max(self.window), view);
+        self.joins_until = Some(JOIN * self.window);
     }
 
     /// At the end of a round trip.
@@ -247,7 +273,13 @@ impl Haul {
         let many = all_lost > LOSS_TOLERATED * sent + LOSS_MARGIN;
         self.judged = if many || sent > JUDGED_OVER { (0.0, 0.0) } else { (sent, all_lost) };
         if !many {
-            self.scale = (self.scale * SCALE_GROWTH).min(1.0);
+            // The losses may be those of a short buffer, which others need as well.
+            let noticed = all_lost > LOSS_NOTICED * sent + NOTICED_MARGIN;
+            self.scale = if noticed && self.share(self.rate) > LOSSY_SHARE * self.window {
+                self.scale * NOTICED_SHRINK
+            } else {
+                (self.scale * SCALE_GROWTH).min(1.0)
+            };
             return;
         }
         self.scale = (self.scale / 2.0).max(LEAST_SCALE);
@@ -256,7 +288,10 @@ impl Haul {
         // What was sent before this answer will be lost as well.
         self.pardoned = 1;
         if self.phase == Phase::Start {
-            self.hold(self.window.min(self.rate * self.delays.base), view);
+            // What arrives of late: a round trip in which the window grew tells of less.
+            let sample = view.newest.and_then(|newest| newest.delivery);
+            let rate = sample.map_or(self.rate, |sample| sample.rate().max(self.rate));
+            self.hold(self.window.min(rate * self.delays.base), view);
         }
     }
 
@@ -265,6 +300,7 @@ impl Haul {
         self.looks.lost_at = Some(view.now);
         if fresh && self.phase == Phase::Compete && !self.looks.looking() {
             self.window = self.cubic.decrease(self.window, view).max(LEAST_WINDOW);
+            self.joins_until = None;
             // All flows lose packets when the queue overflows: the time to look together.
             let soonest = self.looks.last_at + LOOK_SOON;
             self.looks.next_at = self.looks.next_at.min(view.now.max(soonest));
@@ -298,12 +334,15 @@ impl Haul {
         self.looks.usual_at = view.now;
         self.looks.next_at = view.now + self.looks.every;
         let left = (look.least - self.delays.base) / look.queue.max(1e-6);
-        let against = match self.phase {
-            Phase::Compete => left < EMPTY,
-            _ => left > STANDS,
-        };
-        self.looks.against = if against { self.looks.against + 1 } else { 0 };
         let lost = self.looks.lost_at.is_some_and(|at| view.now - at < LOSS_KEPT);
+        let against = match self.phase {
+            Phase::Compete if left < EMPTY => 1.0,
+            Phase::Compete => 0.0,
+            _ if left > STANDS => 1.0,
+            _ if left > PARTLY && lost => 0.5,
+            _ => 0.0,
+        };
+        self.looks.against = if against > 0.0 { self.looks.against + against } else { 0.0 };
         let enough = match self.phase {
             Phase::Compete => EMPTIED,
             _ if lost => FAILED,
@@ -311,14 +350,14 @@ impl Haul {
         };
         match self.phase {
             Phase::Compete if self.looks.against >= enough => {
-                self.looks.against = 0;
+                self.looks.against = 0.0;
                 self.hold(self.rate * self.delays.base, view);
             }
             _ if self.looks.against >= enough => {
-                self.looks.against = 0;
+                self.looks.against = 0.0;
                 self.compete(view);
             }
-            _ if against => self.looks.soon(view.now),
+            _ if against > 0.0 => self.looks.soon(view.now),
             Phase::Hold if left < EMPTY => self.looks.window_before = self.window,
             _ => {}
         }

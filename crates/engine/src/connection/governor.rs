@@ -230,13 +230,14 @@ impl Connection {
     }
 
     /// Packets worth having in flight towards this side: twice the bandwidth-delay product, so
-    /// that the peer can double its rate each round trip, and what this host takes at once. What
-    /// waits behind a hole is in flight no more.
+    /// that the peer can double its rate each round trip (or more, if its law asks for that), and
+    /// what this host takes at once. What waits behind a hole is in flight no more.
     pub(super) fn window_target(&mut self, now: Time) -> u32 {
         let Some(rtt) = self.rtt.min() else { return u32::MAX };
         let span = rtt.max(SYN).as_nanos() as u64;
         let peak = self.receive.arrivals.peak_rate(now, span);
-        let product = 2.0 * peak * rtt.as_secs_f64();
+        let growth = f64::from(self.peer_wish.window_growth);
+        let product = growth * peak * rtt.as_secs_f64();
         let room = (self.config.burst_room / self.room_shares).clamp(LEAST_ROOM, MOST_ROOM);
         (product.min(1e9) as u32) + room + self.receive.waiting()
     }

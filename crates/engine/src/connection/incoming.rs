@@ -6,7 +6,7 @@ use farhaul_control::{ENGINE_SUBTYPES, Knobs, Law, SYN, SentPacket, View};
 use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Packet, Request};
 
 use super::governor::PERIOD_MEASURED_OVER;
-use super::outgoing::{ACK_REQUEST, MAX_NAK_RANGES};
+use super::outgoing::{MAX_NAK_RANGES, WISH, Wish};
 use super::{CloseReason, Connection, Life, SEND_AHEAD};
 use crate::receive::Payload;
 use crate::send::AckOutcome;
@@ -163,7 +163,7 @@ impl Connection {
                 self.peer_error = Some(*code);
                 self.events.writable = true;
             }
-            Control::User { subtype: ACK_REQUEST, info, .. } => self.peer_ack_interval = *info,
+            Control::User { subtype: WISH, info, .. } => self.peer_wish = Wish::from_word(*info),
             Control::User { subtype: ENGINE_SUBTYPES.., .. } => {}
             Control::User { subtype, info, payload } => {
                 self.tell_law(now, |law, view, knobs| {

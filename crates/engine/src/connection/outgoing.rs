@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use farhaul_base::Time;
-use farhaul_control::{CustomMessage, ENGINE_SUBTYPES};
+use farhaul_control::{CustomMessage, ENGINE_SUBTYPES, Knobs, MOST_GROWTH};
 use farhaul_wire::{
     Ack, AckDetail, AckRates, AckSeq, Control, HEADER_LEN, Handshake, LossRange, Request, write_nak,
 };
@@ -14,15 +14,55 @@ use crate::handshake::own_fields;
 use crate::receive::AckForm;
 use crate::transmit::Transmit;
 
-/// The custom message that asks the peer for an ACK after so many packets, in the header's word: a law
-/// on this side wants to know soon what arrives. A stock peer ignores it.
-pub const ACK_REQUEST: u16 = ENGINE_SUBTYPES;
+/// The custom message that carries a [`Wish`] in the header's word. A stock peer ignores it.
+pub const WISH: u16 = ENGINE_SUBTYPES;
 /// It is repeated so often while data is sent, for it may have been lost.
-const ACK_REQUEST_REPEAT: Duration = Duration::from_millis(500);
+const WISH_REPEAT: Duration = Duration::from_millis(500);
 /// Ranges of losses that wait to be reported.
 pub const MAX_NAK_RANGES: usize = 1 << 16;
 /// The longest control packet.
 const CONTROL_SPACE: usize = 65_507;
+
+/// What a law on one side would have the other side do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// [`Knobs::ack_interval`].
+    pub ack_interval: u32,
+    /// [`Knobs::window_growth`].
+    pub window_growth: u32,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        Wish::NONE
+    }
+}
+
+impl Wish {
+    /// What a peer does of its own accord.
+    pub const NONE: Wish = Wish { ack_interval: 0, window_growth: 2 };
+    /// The growth is in the bits from here on; 0 stands for that of [`Wish::NONE`].
+    const GROWTH_SHIFT: u32 = 24;
+
+    fn of(knobs: &Knobs) -> Self {
+        Wish { ack_interval: knobs.ack_interval, window_growth: knobs.window_growth }
+    }
+
+    fn to_word(self) -> u32 {
+        let interval = self.ack_interval.min((1 << Self::GROWTH_SHIFT) - 1);
+        let growth = self.window_growth - Self::NONE.window_growth;
+        interval | growth << Self::GROWTH_SHIFT
+    }
+
+    /// From a word of the peer, which may hold anything.
+    pub fn from_word(word: u32) -> Self {
+        let growth = (word >> Self::GROWTH_SHIFT) + Self::NONE.window_growth;
+        Wish {
+            ack_interval: word & ((1 << Self::GROWTH_SHIFT) - 1),
+            window_growth: growth.min(MOST_GROWTH),
+        }
+    }
+}
 
 /// Control packets that wait to be sent.
 #[derive(Debug, Default)]
@@ -37,9 +77,9 @@ pub struct Outbox {
     pub shutdown: bool,
     pub error: Option<u32>,
     pub custom: VecDeque<CustomMessage>,
-    /// What was last asked of the peer by [`ACK_REQUEST`], and when.
-    pub asked_interval: u32,
-    pub asked_interval_at: Time,
+    /// What was last asked of the peer by [`WISH`], and when.
+    pub wished: Wish,
+    pub wished_at: Time,
 }
 
 impl Outbox {
@@ -81,23 +121,22 @@ impl Connection {
         };
         if count > 0 {
             self.last_sent = now;
-            self.ask_for_acks(now);
+            self.tell_wish(now);
             return true;
         }
         // Choosing what to send may have given messages up.
         self.poll_control(now, out)
     }
 
-    /// Asks the peer for ACKs as often as the law wants them, if that is news to it or may be.
-    fn ask_for_acks(&mut self, now: Time) {
-        let wanted = self.governor.knobs().ack_interval;
-        let Outbox { asked_interval, asked_interval_at, custom, .. } = &mut self.outbox;
-        let repeat = wanted > 0 && now - *asked_interval_at >= ACK_REQUEST_REPEAT;
-        if wanted != *asked_interval || repeat {
-            *asked_interval = wanted;
-            *asked_interval_at = now;
+    /// Tells the peer what the law would have it do, if that is news to it or may be.
+    fn tell_wish(&mut self, now: Time) {
+        let wish = Wish::of(self.governor.knobs());
+        let Outbox { wished, wished_at, custom, .. } = &mut self.outbox;
+        let repeat = wish != Wish::NONE && now - *wished_at >= WISH_REPEAT;
+        if wish != *wished || repeat {
+            (*wished, *wished_at) = (wish, now);
             let payload = Vec::new();
-            custom.push_back(CustomMessage { subtype: ACK_REQUEST, info: wanted, payload });
+            custom.push_back(CustomMessage { subtype: WISH, info: wish.to_word(), payload });
         }
     }
 
@@ -169,7 +208,7 @@ impl Connection {
         let point = self.receive.point();
         let target = self.window_target(now).min(self.receive.capacity());
         let repeat = self.ack_repeat();
-        let interval = match (self.governor.knobs().ack_interval, self.peer_ack_interval) {
+        let interval = match (self.governor.knobs().ack_interval, self.peer_wish.ack_interval) {
             (0, other) | (other, 0) => other,
             (own, peer) => own.min(peer),
         };
@@ -232,5 +271,23 @@ impl Connection {
             }
             None => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_a_word_that_older_peers_read_as_the_interval() {
+        assert_eq!(Wish { ack_interval: 7, ..Wish::NONE }.to_word(), 7);
+        let wish = Wish { ack_interval: 64, window_growth: 8 };
+        assert_eq!(Wish::from_word(wish.to_word()), wish);
+    }
+
+    #[test]
+    fn what_a_peer_wishes_for_has_limits() {
+        assert_eq!(Wish::from_word(u32::MAX).window_growth, MOST_GROWTH);
+        assert_eq!(Wish::from_word(0), Wish::NONE);
     }
 }
