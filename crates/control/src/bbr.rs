@@ -363,9 +363,7 @@ impl Law for Bbr {
 
     fn on_loss(&mut self, lost: &[LossRange], view: &View, knobs: &mut Knobs) {
         let repairing = self.repairing.is_some();
-        if let Some(newest) =
-            lost.iter().map(|range| range.last).reduce(|a, b| if b.since(a) > 0 { b } else { a })
-        {
+        if let Some(newest) = lost.iter().map(|range| range.last).reduce(Seq::later) {
             self.repair(newest);
         }
         self.on_news(lost.len(), repairing, view, knobs);
