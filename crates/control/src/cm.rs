@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use farhaul_base::Time;
 use farhaul_wire::{LossRange, Seq};
 
-use crate::{GroupControl, INITIAL_WINDOW, Knobs, Law, LawInfo, Make, SYN, View, max_min};
+use crate::tcp_like::{ACK_INTERVAL, INITIAL_WINDOW, is_tested};
+use crate::{GroupControl, Knobs, Law, LawInfo, Make, SYN, View, max_min};
 
 /// Hosts without a connection whose state is kept for the next one.
 const REMEMBERED: usize = 1_000;
@@ -68,7 +69,7 @@ struct Macroflow {
 }
 
 impl Macroflow {
-    /// `acked` packets of one of `in_flight` have arrived (RFC 5681 §3.1).
+    /// `acked` packets of one of them have arrived (RFC 5681 §3.1).
     fn on_ack(&mut self, acked: f64) {
         let slow_start = self.window < self.threshold;
         self.window += if slow_start { acked } else { acked / self.window };
@@ -128,18 +129,16 @@ impl Law for Member {
         self.id = next;
         self.acked = view.largest_acked.next();
         knobs.period_ns = 0.0;
-        knobs.ack_interval = 2;
+        knobs.ack_interval = ACK_INTERVAL;
         self.host().members.insert(next, f64::INFINITY);
         self.on_timer(view, knobs);
     }
 
     fn on_ack(&mut self, next: Seq, view: &View, knobs: &mut Knobs) {
-        let acked = f64::from(next.since(self.acked).max(0));
+        let acked = next.since(self.acked).max(0) as u32;
         self.acked = next;
-        // A window that nobody uses does not grow.
-        let tested = 2.0 * (f64::from(view.in_flight) + acked) >= knobs.window;
-        if tested && !view.app_limited {
-            self.host().on_ack(acked.min(knobs.window));
+        if is_tested(knobs.window, acked, view) {
+            self.host().on_ack(f64::from(acked).min(knobs.window));
         }
         self.take_share(view, knobs);
     }

@@ -16,7 +16,7 @@ const LEAST_THRESHOLD: f64 = 2.0;
 /// The window after a time-out, packets (RFC 5681 §3.1).
 const LOSS_WINDOW: f64 = 1.0;
 /// Data packets an ACK: RFC 5681 §4.2 wants an ACK for at least every second one.
-const ACK_INTERVAL: u32 = 2;
+pub(crate) const ACK_INTERVAL: u32 = 2;
 
 /// The parameter that all these laws take first.
 pub const INITIAL_WINDOW: Param = Param::number(
