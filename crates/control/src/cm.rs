@@ -69,10 +69,20 @@ struct Macroflow {
 }
 
 impl Macroflow {
+    /// One more: its number.
+    fn join(&mut self) -> u64 {
+        let id = self.members.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.members.insert(id, f64::INFINITY);
+        id
+    }
+
     /// `acked` packets of one of them have arrived (RFC 5681 §3.1).
     fn on_ack(&mut self, acked: f64) {
-        let slow_start = self.window < self.threshold;
-        self.window += if slow_start { acked } else { acked / self.window };
+        self.window += if self.is_slow() { acked } else { acked / self.window };
+    }
+
+    fn is_slow(&self) -> bool {
+        self.window < self.threshold
     }
 
     fn on_loss(&mut self, now: Time, rtt: Duration) {
@@ -120,17 +130,15 @@ impl Law for Member {
     }
 
     fn state(&self) -> &'static str {
-        let host = self.host();
-        if host.window < host.threshold { "slow start" } else { "avoidance" }
+        if self.host().is_slow() { "slow start" } else { "avoidance" }
     }
 
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
-        let next = self.host().members.last_key_value().map_or(0, |(last, _)| last + 1);
-        self.id = next;
+        let id = self.host().join();
+        self.id = id;
         self.acked = view.largest_acked.next();
         knobs.period_ns = 0.0;
         knobs.ack_interval = ACK_INTERVAL;
-        self.host().members.insert(next, f64::INFINITY);
         self.on_timer(view, knobs);
     }
 
