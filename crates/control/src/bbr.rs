@@ -194,7 +194,7 @@ impl Bbr {
         let acked = (view.delivered - self.delivered) as f64;
         let lost = view.trace.packets_lost - self.lost;
         (self.delivered, self.lost) = (view.delivered, view.trace.packets_lost);
-        let fresh = Sample::of(view, |tag| tag & SLOWED != 0);
+        let fresh = Sample::of(view);
         self.sample = fresh.unwrap_or(self.sample);
         if lost > 0 {
             self.on_lost(lost as f64, holes.max(1), view);
