@@ -1,8 +1,8 @@
 //! Functions that the standard library takes from the platform.
 //!
-//! `f64::cbrt`, `f64::ln` and their like may differ in the last bit from one machine and one version of its
-//! mathematical library to the next, and a run of a simulator would then not repeat. Those here
-//! use the four basic operations alone, which IEEE 754 defines to the bit.
+//! `f64::cbrt`, `f64::ln` and their like may differ in the last bit from one machine and one version
+//! of its mathematical library to the next, and a run of a simulator would then not repeat. Those
+//! here use the four basic operations alone, which IEEE 754 defines to the bit.
 
 use core::f64::consts::{LN_2, SQRT_2};
 

@@ -30,7 +30,7 @@ use crate::{Knobs, Law, LawInfo, Make, Param, SentPacket, View};
 
 /// The window never falls below this, packets, so that there are always two packets and ACKs for
 /// two on the path (draft: `MinPipeCwnd`).
-const LEAST_WINDOW: f64 = 4.0;
+const LEAST_PIPE: f64 = 4.0;
 /// Share of the bandwidth that is left free, so that queues drain (draft: `PacingMarginPercent`).
 const MARGIN: f64 = 0.01;
 /// Probe cycles over which the highest delivery rate counts (draft: `MaxBwFilterLen`).
@@ -170,7 +170,7 @@ impl Bbr {
     fn with_burst(&self, in_flight: f64, view: &View) -> f64 {
         let burst = (self.pacing_rate * BURST).clamp(2.0, BURST_BYTES / f64::from(view.mss));
         let pair = if self.phase == Phase::Up { 2.0 } else { 0.0 };
-        in_flight.max(burst).max(LEAST_WINDOW) + pair
+        in_flight.max(burst).max(LEAST_PIPE) + pair
     }
 
     /// What is in flight when the path is full and its queue empty (draft: `Inflight`).
@@ -194,7 +194,7 @@ impl Bbr {
         let acked = (view.delivered - self.delivered) as f64;
         let lost = view.trace.packets_lost - self.lost;
         (self.delivered, self.lost) = (view.delivered, view.trace.packets_lost);
-        let fresh = Sample::of(view, |tag| tag & SLOWED != 0);
+        let fresh = Sample::of(view);
         self.sample = fresh.unwrap_or(self.sample);
         if lost > 0 {
             self.on_lost(lost as f64, holes.max(1), view);
@@ -276,7 +276,7 @@ impl Bbr {
             Phase::Cruise => self.bounds.with_headroom(),
             Phase::ProbeRtt => self.bounds.with_headroom().min(self.probe_rtt_window()),
         };
-        self.window = self.window.min(cap.min(self.bounds.shortterm)).max(LEAST_WINDOW);
+        self.window = self.window.min(cap.min(self.bounds.shortterm)).max(LEAST_PIPE);
     }
 
     /// While a hole is repaired UDT's engine holds the window against what left in the last round
@@ -363,9 +363,7 @@ impl Law for Bbr {
 
     fn on_loss(&mut self, lost: &[LossRange], view: &View, knobs: &mut Knobs) {
         let repairing = self.repairing.is_some();
-        if let Some(newest) =
-            lost.iter().map(|range| range.last).reduce(|a, b| if b.since(a) > 0 { b } else { a })
-        {
+        if let Some(newest) = lost.iter().map(|range| range.last).reduce(Seq::later) {
             self.repair(newest);
         }
         self.on_news(lost.len(), repairing, view, knobs);

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use farhaul_base::Time;
 use farhaul_wire::{LossRange, Seq};
 
-use crate::{GroupControl, INITIAL_WINDOW, Knobs, Law, LawInfo, Make, SYN, View, max_min};
+use crate::tcp_like::{ACK_INTERVAL, INITIAL_WINDOW, is_tested};
+use crate::{GroupControl, Knobs, Law, LawInfo, Make, SYN, View, max_min};
 
 /// Hosts without a connection whose state is kept for the next one.
 const REMEMBERED: usize = 1_000;
@@ -68,10 +69,20 @@ struct Macroflow {
 }
 
 impl Macroflow {
-    /// `acked` packets of one of `in_flight` have arrived (RFC 5681 §3.1).
+    /// One more: its number.
+    fn join(&mut self) -> u64 {
+        let id = self.members.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.members.insert(id, f64::INFINITY);
+        id
+    }
+
+    /// `acked` packets of one of them have arrived (RFC 5681 §3.1).
     fn on_ack(&mut self, acked: f64) {
-        let slow_start = self.window < self.threshold;
-        self.window += if slow_start { acked } else { acked / self.window };
+        self.window += if self.is_slow() { acked } else { acked / self.window };
+    }
+
+    fn is_slow(&self) -> bool {
+        self.window < self.threshold
     }
 
     fn on_loss(&mut self, now: Time, rtt: Duration) {
@@ -119,27 +130,23 @@ impl Law for Member {
     }
 
     fn state(&self) -> &'static str {
-        let host = self.host();
-        if host.window < host.threshold { "slow start" } else { "avoidance" }
+        if self.host().is_slow() { "slow start" } else { "avoidance" }
     }
 
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
-        let next = self.host().members.last_key_value().map_or(0, |(last, _)| last + 1);
-        self.id = next;
+        let id = self.host().join();
+        self.id = id;
         self.acked = view.largest_acked.next();
         knobs.period_ns = 0.0;
-        knobs.ack_interval = 2;
-        self.host().members.insert(next, f64::INFINITY);
+        knobs.ack_interval = ACK_INTERVAL;
         self.on_timer(view, knobs);
     }
 
     fn on_ack(&mut self, next: Seq, view: &View, knobs: &mut Knobs) {
-        let acked = f64::from(next.since(self.acked).max(0));
+        let acked = next.since(self.acked).max(0) as u32;
         self.acked = next;
-        // A window that nobody uses does not grow.
-        let tested = 2.0 * (f64::from(view.in_flight) + acked) >= knobs.window;
-        if tested && !view.app_limited {
-            self.host().on_ack(acked.min(knobs.window));
+        if is_tested(knobs.window, acked, view) {
+            self.host().on_ack(f64::from(acked).min(knobs.window));
         }
         self.take_share(view, knobs);
     }

@@ -6,7 +6,7 @@ use core::time::Duration;
 use farhaul_wire::{LossRange, Seq};
 
 use crate::rounds::{Answered, Lowest, Rounds};
-use crate::tcp_like::is_tested;
+use crate::tcp_like::{ACK_INTERVAL, is_tested};
 use crate::{Knobs, LEAST_WINDOW, Law, LawInfo, Make, Param, View};
 
 /// The shortest round-trip time is that of so long a time (NSDI 2018 §2.1).
@@ -20,8 +20,6 @@ const STEADY_ROUNDS: u32 = 3;
 const EMPTIED_WITHIN: f64 = 5.0;
 const LONGEST_WITHIN: f64 = 4.0;
 const EMPTY_SHARE: f64 = 0.1;
-/// Data packets an ACK, as for TCP's laws.
-const ACK_INTERVAL: u32 = 2;
 
 /// The Copa law. Times in seconds.
 #[derive(Debug)]

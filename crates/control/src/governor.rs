@@ -46,11 +46,10 @@ impl Governor {
     /// new law changes them.
     pub fn replace(&mut self, law: Box<dyn Law>, view: &View) {
         self.tell(view, |law, view, knobs| law.close(view, knobs));
-        let Knobs { window, period_ns, pause_until, .. } = self.knobs;
-        let messages = core::mem::take(&mut self.knobs.messages);
-        let failure = self.failure.take();
-        *self = Governor::new(law);
-        self.failure = failure;
+        self.watches_packets = law.watches_packets();
+        self.law = law;
+        let Knobs { window, period_ns, pause_until, messages, .. } =
+            core::mem::take(&mut self.knobs);
         self.knobs = Knobs { window, period_ns, pause_until, messages, ..Knobs::default() };
         self.tell(view, |law, view, knobs| law.init(view, knobs));
     }

@@ -2,8 +2,10 @@
 
 use core::fmt::Debug;
 use core::net::IpAddr;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::Law;
+use crate::{Law, Make, Spec};
 
 /// What several connections of one host have in common. Each that joins gets a law of its own,
 /// which shares with the others whatever the group likes to share.
@@ -11,6 +13,39 @@ pub trait GroupControl: Debug + Send {
     /// A connection to `peer` begins: the law that is to govern it. The law's
     /// [`Law::close`] tells that it leaves. `seed` feeds whatever randomness it uses.
     fn join(&mut self, peer: IpAddr, seed: u64) -> Box<dyn Law>;
+}
+
+/// The groups of a host: connections with the same law and the same parameters are together. What
+/// is cloned is the same.
+#[derive(Clone, Debug, Default)]
+pub struct Groups(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    groups: Vec<(Spec, Box<dyn GroupControl>)>,
+    /// Other addresses of peers, and the one by which each peer is known.
+    addresses: BTreeMap<IpAddr, IpAddr>,
+}
+
+impl Groups {
+    /// `address` is another one of the peer `host`: connections to both are to one host.
+    pub fn add_address(&self, address: IpAddr, host: IpAddr) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.addresses.insert(address, host);
+    }
+
+    /// Makes the law for a connection to `peer`.
+    pub fn build(&self, spec: &Spec, peer: IpAddr, seed: u64) -> Box<dyn Law> {
+        let Make::Group(make) = spec.info().make else { return spec.build(seed) };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Known { groups, addresses } = &mut *known;
+        let peer = addresses.get(&peer).copied().unwrap_or(peer);
+        let index = groups.iter().position(|(other, _)| other == spec).unwrap_or_else(|| {
+            groups.push((spec.clone(), make(spec.values())));
+            groups.len() - 1
+        });
+        groups[index].1.join(peer, seed)
+    }
 }
 
 /// Divides `capacity` among `demands` so that none gets more than it wants, and nobody who gets

@@ -8,6 +8,7 @@ use farhaul_base::Time;
 use farhaul_wire::{LossRange, Seq};
 
 use crate::rounds::Answered;
+use crate::tcp_like::ACK_INTERVAL;
 use crate::{Knobs, Law, LawInfo, Make, Param, View};
 
 /// `CURRENT_FILTER` of the RFC, samples: the least of so many is what the delay is now.
@@ -22,8 +23,6 @@ const LOSS_WINDOW: f64 = 1.0;
 const BASE_SPAN: Duration = Duration::from_secs(60);
 /// Slow start, if wanted, ends at this share of the target (draft-irtf-iccrg-ledbat-plus-plus).
 const SLOW_START_SHARE: f64 = 0.75;
-/// Data packets an ACK, as for TCP's laws: each ACK is a sample of the delay.
-const ACK_INTERVAL: u32 = 2;
 
 /// The LEDBAT law.
 #[derive(Debug)]

@@ -43,7 +43,7 @@ pub use cubic::{Cubic, CubicRule};
 pub use farhaul_wire::{LossRange, Seq};
 pub use fast::{Fast, FastRule};
 pub use governor::Governor;
-pub use group::{GroupControl, max_min};
+pub use group::{GroupControl, Groups, max_min};
 pub use gtp::Gtp;
 pub use haul::Haul;
 pub use hstcp::{HighSpeed, HighSpeedRule};
@@ -52,7 +52,7 @@ pub use law::{
     MOST_GROWTH, MOST_MESSAGES, MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket, Trace, View,
 };
 pub use ledbat::Ledbat;
-pub use registry::{Groups, Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, register};
+pub use registry::{Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, register};
 pub use reno::{Aimd, Reno};
 pub use sampler::Sampler;
 pub use scalable::{Scalable, ScalableRule};

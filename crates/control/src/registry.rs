@@ -3,8 +3,7 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 use core::str::FromStr;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
 use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
@@ -234,6 +233,11 @@ impl Spec {
         self.0.info
     }
 
+    /// The values of its parameters.
+    pub(crate) fn values(&self) -> &Values {
+        &self.0
+    }
+
     /// Makes the law, without a group: one that belongs in a group is alone in one of its own.
     /// `seed` feeds whatever randomness it uses.
     pub fn build(&self, seed: u64) -> Box<dyn Law> {
@@ -255,39 +259,6 @@ impl Default for Spec {
     /// `udt` with its defaults.
     fn default() -> Self {
         Spec::of(&Udt::INFO)
-    }
-}
-
-/// The groups of a host: connections with the same law and the same parameters are together. What
-/// is cloned is the same.
-#[derive(Clone, Debug, Default)]
-pub struct Groups(Arc<Mutex<Known>>);
-
-#[derive(Debug, Default)]
-struct Known {
-    groups: Vec<(Spec, Box<dyn GroupControl>)>,
-    /// Other addresses of peers, and the one by which each peer is known.
-    addresses: BTreeMap<IpAddr, IpAddr>,
-}
-
-impl Groups {
-    /// `address` is another one of the peer `host`: connections to both are to one host.
-    pub fn add_address(&self, address: IpAddr, host: IpAddr) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.addresses.insert(address, host);
-    }
-
-    /// Makes the law for a connection to `peer`.
-    pub fn build(&self, spec: &Spec, peer: IpAddr, seed: u64) -> Box<dyn Law> {
-        let Make::Group(make) = spec.0.info.make else { return spec.build(seed) };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Known { groups, addresses } = &mut *known;
-        let peer = addresses.get(&peer).copied().unwrap_or(peer);
-        let index = groups.iter().position(|(other, _)| other == spec).unwrap_or_else(|| {
-            groups.push((spec.clone(), make(&spec.0)));
-            groups.len() - 1
-        });
-        groups[index].1.join(peer, seed)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What laws that go by the delay keep book of: round trips and the times they took, the least of
-//! a time, and which losses have had their answer.
+//! What laws keep book of: round trips and the times they took, the least of a time, and which
+//! losses have had their answer.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -89,10 +89,13 @@ impl Answered {
 
     /// Everything before `next` is acknowledged.
     pub fn on_ack(&mut self, next: Seq) {
-        if next.since(self.0) > 0 {
-            // Or half the sequence numbers later it would seem to lie ahead.
-            self.0 = next.prev();
-        }
+        // It moves along, or half the sequence numbers later it would seem to lie ahead.
+        self.0 = self.0.later(next.prev());
+    }
+
+    /// Whether `seq` was sent after the last answer.
+    pub fn is_before(&self, seq: Seq) -> bool {
+        seq.since(self.0) > 0
     }
 
     /// Losses up to `seq` have had their answer.
@@ -102,7 +105,7 @@ impl Answered {
 
     /// Whether one of these losses is to be answered, now: it was sent after the last answer.
     pub fn answer(&mut self, lost: &[LossRange], view: &View) -> bool {
-        let new = lost.iter().any(|range| range.last.since(self.0) > 0);
+        let new = lost.iter().any(|range| self.is_before(range.last));
         if new {
             self.0 = view.largest_sent;
         }

@@ -8,6 +8,7 @@ use core::fmt::Debug;
 
 use farhaul_wire::{LossRange, Seq};
 
+use crate::rounds::Answered;
 use crate::{Knobs, Law, Param, View};
 
 /// The smallest slow-start threshold, packets (RFC 5681 eq. 4).
@@ -15,7 +16,7 @@ const LEAST_THRESHOLD: f64 = 2.0;
 /// The window after a time-out, packets (RFC 5681 §3.1).
 const LOSS_WINDOW: f64 = 1.0;
 /// Data packets an ACK: RFC 5681 §4.2 wants an ACK for at least every second one.
-const ACK_INTERVAL: u32 = 2;
+pub(crate) const ACK_INTERVAL: u32 = 2;
 
 /// The parameter that all these laws take first.
 pub const INITIAL_WINDOW: Param = Param::number(
@@ -68,9 +69,8 @@ pub struct TcpLike<R> {
     threshold: f64,
     /// What the last ACK was for: everything before it.
     acked: Seq,
-    /// The largest sequence number sent when the window was last reduced, or acknowledged since:
-    /// losses up to here have had their answer (RFC 6582 §3.2).
-    recover: Seq,
+    /// The recovery point of RFC 6582 §3.2.
+    answered: Answered,
     /// A loss is being repaired, so that the window does not grow.
     recovering: bool,
     /// The window was last seen below the threshold.
@@ -88,7 +88,7 @@ impl<R: Rule> TcpLike<R> {
             ack_interval: ACK_INTERVAL,
             threshold: f64::MAX,
             acked: Seq::new(0),
-            recover: Seq::new(0),
+            answered: Answered::new(),
             recovering: false,
             slow: true,
             timed_out: None,
@@ -164,7 +164,7 @@ impl<R: Rule> Law for TcpLike<R> {
         knobs.period_ns = 0.0;
         knobs.ack_interval = self.ack_interval;
         self.acked = view.largest_acked.next();
-        self.recover = view.largest_acked;
+        self.answered.until(view.largest_acked);
     }
 
     fn on_ack(&mut self, next: Seq, view: &View, knobs: &mut Knobs) {
@@ -172,11 +172,8 @@ impl<R: Rule> Law for TcpLike<R> {
         self.acked = next;
         self.rule.observe(acked, view);
         let was_recovering = self.recovering;
-        if next.since(self.recover) > 0 {
-            self.recovering = false;
-            // It moves along, or half the sequence numbers later it would seem to lie ahead.
-            self.recover = next.prev();
-        }
+        self.recovering &= !self.answered.is_before(next);
+        self.answered.on_ack(next);
         // The window is that of after the loss up to and with the ACK that ends the repair
         // (RFC 6582 §3.2 step 3).
         if !was_recovering && is_tested(knobs.window, acked, view) {
@@ -185,10 +182,9 @@ impl<R: Rule> Law for TcpLike<R> {
     }
 
     fn on_loss(&mut self, lost: &[LossRange], view: &View, knobs: &mut Knobs) {
-        if !lost.iter().any(|range| range.last.since(self.recover) > 0) {
+        if !self.answered.answer(lost, view) {
             return;
         }
-        self.recover = view.largest_sent;
         self.recovering = true;
         self.slow = false;
         // *departs:* RFC 5681 eq. 4 reduces what is in flight, which hosts count differently. The
@@ -203,7 +199,7 @@ impl<R: Rule> Law for TcpLike<R> {
             self.threshold = self.rule.time_out(knobs.window, view).max(LEAST_THRESHOLD);
         }
         self.timed_out = Some(view.largest_acked);
-        self.recover = view.largest_sent;
+        self.answered.until(view.largest_sent);
         self.recovering = false;
         self.slow = true;
         knobs.window = LOSS_WINDOW;

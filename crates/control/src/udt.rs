@@ -286,7 +286,7 @@ impl Law for Udt {
     }
 
     fn on_loss(&mut self, lost: &[LossRange], view: &View, knobs: &mut Knobs) {
-        let Some(largest) = lost.iter().map(|r| r.last).reduce(later) else { return };
+        let Some(largest) = lost.iter().map(|r| r.last).reduce(Seq::later) else { return };
         if let Some(noise) = &mut self.noise {
             let count = lost.iter().map(|r| u64::from(r.len())).sum();
             if noise.covers(count, view.trace.packets_sent) {
@@ -329,10 +329,6 @@ impl Law for Udt {
             self.leave_slow_start(view, knobs);
         }
     }
-}
-
-pub(crate) fn later(a: Seq, b: Seq) -> Seq {
-    if a.since(b) > 0 { a } else { b }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use farhaul_base::{Rng, Time};
 use farhaul_wire::{LossRange, Seq};
 
 use crate::law::SYN_NS;
-use crate::udt::{increase_per_syn, later};
+use crate::udt::increase_per_syn;
 use crate::{Knobs, Law, SYN, View};
 
 /// Packets sent before the first ACK.
@@ -102,7 +102,7 @@ impl Law for UdtModule {
 
     fn on_loss(&mut self, lost: &[LossRange], view: &View, knobs: &mut Knobs) {
         // A report has losses told again after new ones, so that its last need not be its largest.
-        let Some(largest) = lost.iter().map(|range| range.last).reduce(later) else { return };
+        let Some(largest) = lost.iter().map(|range| range.last).reduce(Seq::later) else { return };
         self.slow_start = false;
         self.loss_since_increase = true;
         if largest.since(self.last_decrease) > 0 {

@@ -222,9 +222,8 @@ impl Endpoint {
     /// law changes them. Returns whether there is such a connection.
     pub fn set_law(&mut self, now: Time, id: ConnectionId, spec: &Spec) -> bool {
         let seed = self.secrets.next_u64();
-        let Some(peer) = self.open_mut(id.0).map(|connection| connection.peer().ip()) else {
-            return false;
-        };
+        let Some(connection) = self.connection(id) else { return false };
+        let peer = connection.peer().ip();
         let law = self.groups.build(spec, peer, seed);
         self.update(id, |connection| connection.set_law(now, law)).is_some()
     }

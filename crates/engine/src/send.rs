@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_control::{SYN, SentPacket};
+use farhaul_control::{LEAST_WINDOW, MOST_WINDOW, SYN, SentPacket};
 use farhaul_wire::{DataHeader, LossRange, MsgNo, Seq};
 
 pub use self::buffer::SendBuffer;
@@ -161,7 +161,7 @@ impl SendHalf {
     }
 
     pub fn set_window(&mut self, packets: f64) {
-        self.window = packets.clamp(2.0, f64::from(1u32 << 29)) as u32;
+        self.window = packets.clamp(LEAST_WINDOW, MOST_WINDOW) as u32;
     }
 
     /// Messages to tell the peer are given up.

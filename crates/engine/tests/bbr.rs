@@ -6,10 +6,9 @@ mod pair;
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use farhaul_engine::{Config, ConnectionId};
 use farhaul_link::LinkConfig;
-use pair::{A, B, Net, data, stream};
+use pair::{A, Flood, Net, stream};
 
 /// 100 Mb/s and 40 ms: so many packets on the way.
 const PRODUCT: f64 = 100e6 / 8.0 / 1_500.0 * 0.040;
@@ -35,10 +34,10 @@ struct Seen {
 
 struct Run {
     net: Net,
-    flows: Vec<(ConnectionId, ConnectionId)>,
-    read: [u64; 2],
+    /// The first flow's sender.
+    sender: ConnectionId,
+    flows: Vec<Flood>,
     seen: Vec<Seen>,
-    pattern: Bytes,
 }
 
 impl Run {
@@ -46,24 +45,18 @@ impl Run {
     fn new(link: &LinkConfig, law: &str, flows: usize, seed: u64) -> Self {
         let mut net = Net::new(link, seed);
         let config = || Config { law: law.parse().unwrap(), ..stream() };
-        let flows = (0..flows).map(|_| net.connect(config(), config())).collect();
-        let pattern = Bytes::from(data(1, 256 << 10));
-        Run { net, flows, read: [0; 2], seen: Vec::new(), pattern }
+        let ids: Vec<_> = (0..flows).map(|_| net.connect(config(), config())).collect();
+        let sender = ids[0].0;
+        Run { net, sender, flows: ids.into_iter().map(Flood::new).collect(), seen: Vec::new() }
     }
 
     fn run(mut self, seconds: u64) -> Self {
         for _ in 0..seconds * 100 {
-            let until = self.net.now + Duration::from_millis(10);
-            loop {
-                for ((a, b), read) in self.flows.iter().zip(&mut self.read) {
-                    while self.net.update(A, *a, |c| c.send_bytes(self.pattern.clone())).is_ok() {}
-                    *read += self.net.skim(B, *b) as u64;
-                }
-                if !self.net.step(until) {
-                    break;
-                }
-            }
-            let state = self.net.update(A, self.flows[0].0, |c| c.law().state());
+            self.net.run_until(Duration::from_millis(10), |net| {
+                self.flows.iter_mut().for_each(|flow| flow.pump(net));
+                false
+            });
+            let state = self.net.update(A, self.sender, |c| c.law().state());
             let queue = self.net.links[A].stats().queue.packets as f64 / PRODUCT;
             self.seen.push(Seen { state, queue });
         }
@@ -72,7 +65,7 @@ impl Run {
 
     /// Bytes that the applications got, as a share of the line: 0.97 at most.
     fn share(&self) -> f64 {
-        let bits = self.read.iter().sum::<u64>() as f64 * 8.0;
+        let bits = self.flows.iter().map(|flow| flow.read).sum::<usize>() as f64 * 8.0;
         bits / (self.seen.len() as f64 / 100.0) / 100e6
     }
 
@@ -138,8 +131,8 @@ fn random_loss_costs_little() {
 #[test]
 fn the_round_trip_is_found_behind_a_full_queue() {
     let mut run = Run::new(&link(8.0), "reno", 1, 1).run(2);
-    let (now, a) = (run.net.now, run.flows[0].0);
-    assert!(run.net.hosts[A].endpoint.set_law(now, a, &"bbr".parse().unwrap()));
+    let now = run.net.now;
+    assert!(run.net.hosts[A].endpoint.set_law(now, run.sender, &"bbr".parse().unwrap()));
     let mut run = run.run(25);
     let filled = run.seen.drain(..200).map(|seen| seen.queue).fold(0.0, f64::max);
     assert!(filled > 3.0, "{filled}");
@@ -151,7 +144,7 @@ fn the_round_trip_is_found_behind_a_full_queue() {
 #[test]
 fn two_flows_share() {
     let run = Run::new(&link(1.0), "bbr", 2, 1).run(60);
-    let [a, b] = run.read.map(|read| read as f64);
+    let [a, b] = [0, 1].map(|nth| run.flows[nth].read as f64);
     let jain = (a + b) * (a + b) / (2.0 * (a * a + b * b));
     assert!(jain > 0.9, "{jain} {a} {b}");
     assert!(run.share() >= 0.88, "{}", run.share());

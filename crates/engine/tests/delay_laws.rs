@@ -7,10 +7,9 @@ mod pair;
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use farhaul_engine::Config;
 use farhaul_link::LinkConfig;
-use pair::{A, B, Net, data, stream};
+use pair::{A, Flood, Net, stream};
 
 /// Bits per second of the line, its round trip, and packets that fill both.
 const RATE: f64 = 50e6;
@@ -46,19 +45,11 @@ fn run(law: &str, from: u64, until: u64) -> Outcome {
     // The receiver has another law, and acknowledges as often as this one asks for.
     let config = Config { law: law.parse().unwrap(), ..stream() };
     let (a, b) = net.connect(config, stream());
-    let pattern = Bytes::from(data(1, 256 << 10));
+    let mut flow = Flood::new((a, b));
     let (begin, end) = (net.now + Duration::from_secs(from), net.now + Duration::from_secs(until));
     let (mut read, mut queues) = (0, Vec::new());
     while net.now < end {
-        let look = net.now + Duration::from_millis(7);
-        let mut got = 0;
-        loop {
-            while net.update(A, a, |c| c.send_bytes(pattern.clone())).is_ok() {}
-            got += net.skim(B, b);
-            if !net.step(look) {
-                break;
-            }
-        }
+        let got = flow.run_for(&mut net, Duration::from_millis(7));
         if net.now > begin {
             read += got;
             let in_flight = f64::from(net.stats(A, a).instant.in_flight);

@@ -6,11 +6,10 @@ mod pair;
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use farhaul_base::math::power;
 use farhaul_engine::Config;
 use farhaul_link::LinkConfig;
-use pair::{A, B, Net, data, stream};
+use pair::{A, Flood, Net, stream};
 
 /// The round-trip time for laws with a window, of which it takes a few until a loss is made good.
 const RTT: Duration = Duration::from_millis(100);
@@ -42,19 +41,12 @@ fn run(law: &str, rate: &str, rtt: Duration, loss: &str, seconds: u64) -> Outcom
     let mut net = Net::asymmetric(lossy, link, 1);
     let config = Config { law: law.parse().unwrap(), ..stream() };
     let (a, b) = net.connect(config, stream());
-    let pattern = Bytes::from(data(1, 256 << 10));
+    let mut flow = Flood::new((a, b));
     let samples = seconds * 1_000 / SAMPLED_EACH.as_millis() as u64;
     let first = (SETTLING * samples as f64) as u64;
     let (mut windows, mut before) = (0.0, Default::default());
     for sample in 0..samples {
-        let until = net.now + SAMPLED_EACH;
-        loop {
-            while net.update(A, a, |c| c.send_bytes(pattern.clone())).is_ok() {}
-            net.skim(B, b);
-            if !net.step(until) {
-                break;
-            }
-        }
+        flow.run_for(&mut net, SAMPLED_EACH);
         let stats = net.stats(A, a);
         if sample < first {
             before = stats.total.counters;

@@ -7,10 +7,9 @@ mod pair;
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use farhaul_engine::{Config, Counters};
 use farhaul_link::{LinkConfig, LinkStats};
-use pair::{A, B, Net, data, stream};
+use pair::{A, B, Flood, Net, stream};
 
 /// What came of a run.
 #[derive(Debug)]
@@ -42,20 +41,9 @@ fn run_towards(receiver: Config, link: &LinkConfig, law: &str, seconds: u64, see
     let mut net = Net::new(link, seed);
     let config = Config { law: law.parse().unwrap(), ..stream() };
     let (a, b) = net.connect(config, receiver);
-    let pattern = Bytes::from(data(1, 256 << 10));
-    let mut read = Vec::new();
-    for _ in 0..seconds {
-        let until = net.now + Duration::from_secs(1);
-        let mut this_second = 0;
-        loop {
-            while net.update(A, a, |c| c.send_bytes(pattern.clone())).is_ok() {}
-            this_second += net.skim(B, b);
-            if !net.step(until) {
-                break;
-            }
-        }
-        read.push(this_second as f64);
-    }
+    let mut flow = Flood::new((a, b));
+    let second = Duration::from_secs(1);
+    let read: Vec<f64> = (0..seconds).map(|_| flow.run_for(&mut net, second) as f64).collect();
     let line = link.rate.unwrap().bits_per_second() as f64 / 8.0;
     let (sender, receiver) = (net.stats(A, a), net.stats(B, b));
     Outcome {
@@ -157,16 +145,7 @@ fn towards_a_stock_receiver() {
     let mut net = Net::new(&link("100M", 40), 6);
     net.hosts[B].stock = Some(Default::default());
     let (a, b) = net.connect(stream(), stream());
-    let pattern = Bytes::from(data(1, 256 << 10));
-    let until = net.now + Duration::from_secs(15);
-    let mut read = 0;
-    loop {
-        while net.update(A, a, |c| c.send_bytes(pattern.clone())).is_ok() {}
-        read += net.skim(B, b);
-        if !net.step(until) {
-            break;
-        }
-    }
+    let read = Flood::new((a, b)).run_for(&mut net, Duration::from_secs(15));
     let share = read as f64 * 8.0 / 15.0 / 100e6;
     assert!(share > 0.85, "{share} {:#?}", net.stats(A, a));
 }

@@ -63,6 +63,12 @@ impl Seq {
         (self.0.wrapping_sub(earlier.0) << 1) as i32 >> 1
     }
 
+    /// The later of two numbers that are less than half the space apart.
+    #[inline]
+    pub const fn later(self, other: Seq) -> Seq {
+        if self.since(other) > 0 { self } else { other }
+    }
+
     /// The number in `word`, or `None` if bit 31 is set, where the wire gives it another meaning.
     pub(crate) const fn checked(word: u32) -> Option<Self> {
         if word <= Self::MAX { Some(Seq(word)) } else { None }
@@ -165,6 +171,14 @@ mod tests {
         assert_eq!(since(HALF, 0), -(1 << 30));
         assert_eq!(since(0, HALF), -(1 << 30));
         assert_eq!(since(HALF + 1, 0), -(1 << 30) + 1);
+    }
+
+    #[test]
+    fn the_later_of_two() {
+        for (a, b) in [(4, 5), (Seq::MAX, 0), (5, 5)] {
+            let (a, b) = (Seq::new(a), Seq::new(b));
+            assert_eq!((a.later(b), b.later(a)), (b, b));
+        }
     }
 
     #[test]

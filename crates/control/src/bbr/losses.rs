@@ -2,7 +2,7 @@
 //! until the next probe.
 
 use super::phases::Phase;
-use super::{Bbr, LEAST_WINDOW, MARGIN};
+use super::{Bbr, LEAST_PIPE, MARGIN};
 use crate::View;
 
 /// What is left at least of rate or window after a round trip with losses (draft: `Beta`).
@@ -46,7 +46,7 @@ impl Bounds {
         if self.longterm.is_infinite() {
             return f64::INFINITY;
         }
-        (self.longterm - (HEADROOM * self.longterm).max(1.0)).max(LEAST_WINDOW)
+        (self.longterm - (HEADROOM * self.longterm).max(1.0)).max(LEAST_PIPE)
     }
 }
 

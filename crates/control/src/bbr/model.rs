@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use farhaul_base::Time;
 
+use super::SLOWED;
 use crate::View;
 
 /// Without a growth by this in so many round trips, the path is full.
@@ -31,14 +32,13 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// `slowed` tells from a packet's tag whether it left in `ProbeRTT`.
-    pub fn of(view: &View, slowed: impl Fn(u64) -> bool) -> Option<Self> {
+    pub fn of(view: &View) -> Option<Self> {
         let newest = view.newest?;
         let delivery = newest.delivery?;
         Some(Sample {
             rate: delivery.rate(),
             packets: delivery.packets as f64,
-            app_limited: delivery.app_limited || slowed(newest.tag),
+            app_limited: delivery.app_limited || newest.tag & SLOWED != 0,
             delivered_before: delivery.delivered_before,
             in_flight: f64::from(newest.tag as u32),
             lost_before: delivery.lost_before,

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use farhaul_base::Time;
 
-use super::{Bbr, LEAST_WINDOW};
+use super::{Bbr, LEAST_PIPE};
 use crate::{Knobs, View};
 
 /// Drain ends after so many round trips, whatever is in flight.
@@ -220,7 +220,7 @@ impl Bbr {
 
     /// What may be in flight in `ProbeRTT`.
     pub(super) fn probe_rtt_window(&self) -> f64 {
-        self.product(self.bandwidth(), Phase::ProbeRtt.window_gain()).max(LEAST_WINDOW)
+        self.product(self.bandwidth(), Phase::ProbeRtt.window_gain()).max(LEAST_PIPE)
     }
 
     /// draft: `CheckProbeRTT`.

@@ -89,12 +89,10 @@ impl Connection {
         now: Time,
         event: impl FnOnce(&mut dyn Law, &View, &mut Knobs),
     ) {
-        let view = self.view(now, !self.send.buffer.has_unsent());
-        self.governor.tell(&view, event);
-        self.apply_knobs(now);
+        self.tell_law_news(now, !self.send.buffer.has_unsent(), None, event);
     }
 
-    /// Tells the law of an event that may be news of the packet before `end`.
+    /// Tells the law of an event that came with the news of `newest`, if there is any.
     pub(super) fn tell_law_news(
         &mut self,
         now: Time,
@@ -115,10 +113,9 @@ impl Connection {
         view.in_flight -= packets.iter().filter(|p| !p.retransmission).count() as u32;
         for packet in &packets {
             view.in_flight += u32::from(!packet.retransmission);
-            let event = |law: &mut dyn Law, view: &View, knobs: &mut Knobs| {
-                law.on_packet_sent(packet, view, knobs)
-            };
-            let tag = self.governor.tell(&view, event);
+            let tag = self
+                .governor
+                .tell(&view, |law, view, knobs| law.on_packet_sent(packet, view, knobs));
             self.sampler.on_sent(packet.seq, tag, &view);
         }
         if !self.send.buffer.has_unsent() {
@@ -129,12 +126,8 @@ impl Connection {
         self.apply_knobs(now);
     }
 
-    /// What the arrival of the packet before `end` tells, if it is news.
-    pub(super) fn newest(&mut self, now: Time, end: Seq) -> Option<(Seq, Duration)> {
-        self.send.on_seen(now, end)
-    }
-
-    /// The same for the law, once everything is counted that came with the news.
+    /// What [`SendHalf::on_seen`](crate::send::SendHalf::on_seen) returned, for the law: once
+    /// everything is counted that came with the news.
     pub(super) fn arrival(
         &mut self,
         now: Time,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_control::{ENGINE_SUBTYPES, Knobs, Law, SYN, SentPacket, View};
+use farhaul_control::{ENGINE_SUBTYPES, SYN, SentPacket};
 use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Packet, Request};
 
 use super::governor::PERIOD_MEASURED_OVER;
@@ -177,7 +177,7 @@ impl Connection {
 
     pub(super) fn on_ack(&mut self, now: Time, ack_seq: AckSeq, ack: &Ack) {
         let available = ack.detail.map(|d| d.available);
-        let newest = self.newest(now, ack.next);
+        let newest = self.send.on_seen(now, ack.next);
         let outcome = self.send.on_ack(now, ack.next, available);
         if outcome == AckOutcome::Impossible {
             self.counters.invalid += 1;
@@ -211,9 +211,9 @@ impl Connection {
         if self.governor.watches_packets() {
             self.sampler.acknowledge(next);
         }
-        let event =
-            |law: &mut dyn Law, view: &View, knobs: &mut Knobs| law.on_ack(next, view, knobs);
-        self.tell_law_news(now, app_limited, newest, event);
+        self.tell_law_news(now, app_limited, newest, |law, view, knobs| {
+            law.on_ack(next, view, knobs);
+        });
         self.send.resend_silent_hole(now, self.rto(), self.stock);
         if self.send.buffer.is_empty() {
             self.events.flushed = true;
@@ -268,7 +268,7 @@ impl Connection {
         let mut newest = None;
         for range in ranges {
             // A report leaves when the packet behind the hole arrives.
-            newest = self.newest(now, range.last.plus(2)).or(newest);
+            newest = self.send.on_seen(now, range.last.plus(2)).or(newest);
             match self.send.on_loss_report(now, *range, fresh) {
                 Ok(range) => lost.extend(range),
                 Err(()) => valid = false,
@@ -282,9 +282,9 @@ impl Connection {
         let newest = self.arrival(now, newest);
         if !lost.is_empty() {
             let app_limited = !self.send.buffer.has_unsent();
-            let event =
-                |law: &mut dyn Law, view: &View, knobs: &mut Knobs| law.on_loss(&lost, view, knobs);
-            self.tell_law_news(now, app_limited, newest, event);
+            self.tell_law_news(now, app_limited, newest, |law, view, knobs| {
+                law.on_loss(&lost, view, knobs);
+            });
         }
         valid
     }

@@ -118,8 +118,8 @@ impl AckSchedule {
         self.forced |= point.since(self.confirmed) > 0;
     }
 
-    /// The ACK to send now, if any, when everything before `point` has arrived. `interval`: the
-    /// law's own interval in packets, or 0; `window`: packets advertised.
+    /// The ACK to send now, if any, when everything before `point` has arrived. `interval`: after
+    /// so many packets a law of either end wants one, or 0; `window`: packets advertised.
     pub fn poll(
         &mut self,
         now: Time,

@@ -372,6 +372,35 @@ impl Flow {
     }
 }
 
+/// A flow from `A` to `B` without end: writes all there is room for, takes what comes unread.
+pub struct Flood {
+    ids: (ConnectionId, ConnectionId),
+    pattern: Bytes,
+    /// Bytes taken.
+    pub read: usize,
+}
+
+impl Flood {
+    pub fn new(ids: (ConnectionId, ConnectionId)) -> Self {
+        Flood { ids, pattern: Bytes::from(data(1, 256 << 10)), read: 0 }
+    }
+
+    pub fn pump(&mut self, net: &mut Net) {
+        while net.update(A, self.ids.0, |c| c.send_bytes(self.pattern.clone())).is_ok() {}
+        self.read += net.skim(B, self.ids.1);
+    }
+
+    /// Goes on for so long; returns the bytes taken.
+    pub fn run_for(&mut self, net: &mut Net, span: Duration) -> usize {
+        let before = self.read;
+        net.run_until(span, |net| {
+            self.pump(net);
+            false
+        });
+        self.read - before
+    }
+}
+
 pub fn stream() -> Config {
     Config::default()
 }
