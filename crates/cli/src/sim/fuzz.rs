@@ -86,7 +86,7 @@ pub fn run(args: &FuzzArgs) -> Result<()> {
     }
     let shown = Progress::new();
     let stopped = || stop.load(Ordering::Relaxed);
-    let check = |seed| fuzz::check_unless(seed, &stopped);
+    let check = |seed| fuzz::check(seed, &stopped);
     // With JSON all of them are in the one document at the end.
     let tell = |failure: &Failure| {
         shown.print_beside(|| {
