@@ -104,17 +104,13 @@ impl Certificate {
         let (name, summary, source) = (&self.law, &self.summary, &self.source);
         let reduced = if self.quick { "  the reduced battery\n" } else { "" };
         let row = |name: &str, measured: String, score: f64| {
-            vec![name.into(), measured.into(), fixed(score, 0).into(), blocks(score).into()]
+            // Right-aligned, as numbers are.
+            let points = format!("{:>5}", fixed(score, 0));
+            vec![name.into(), measured.into(), points.into(), blocks(score).into()]
         };
         let mut rows: Vec<Vec<Cell>> =
             self.items.iter().map(|item| row(&item.name, item.shown(), item.score)).collect();
         rows.push(row("overall", String::new(), self.overall));
-        // Right-aligned, as numbers are.
-        for cells in &mut rows {
-            if let Cell::Text(text) = &cells[2] {
-                cells[2] = Cell::Text(format!("{text:>5}"));
-            }
-        }
         let columns = ["item", "measured", "score", ""].map(|name| Column::new(name, "")).into();
         let table = Table { title: String::new(), columns, rows };
         format!("{name}: {summary}\n  from {source}\n{reduced}\n{}", table.text())
