@@ -220,7 +220,7 @@ fn make_report(args: &ReportArgs) -> Result<()> {
             missing.push(experiment);
             continue;
         };
-        if !experiment.is_of_now(&outcome) {
+        if !experiment.is_current(&outcome) {
             eprintln!("{}: its result is of another version, so it is run again", experiment.id);
             missing.push(experiment);
             continue;
