@@ -24,7 +24,7 @@ pub use overview::overview;
 use crate::chart::{Axis, Bar, Bars, Figure};
 use crate::experiment::VERSION;
 use crate::number::{fixed, significant};
-use crate::report::FileError;
+use crate::report::{FileError, write_whole};
 use crate::table::{Cell, Column, Table};
 
 /// What a law has come to in the battery.
@@ -181,7 +181,7 @@ impl Certificate {
     }
 
     /// Writes `certificate-LAW.json`, `.csv`, `.svg` and `.png` into a folder, which is made if there
-    /// is none. Returns what was written.
+    /// is none, each whole or not at all. Returns what was written.
     ///
     /// # Errors
     /// If the system refuses.
@@ -196,7 +196,7 @@ impl Certificate {
         ];
         let write = |(ending, data): (&str, Vec<u8>)| {
             let path = folder.join(format!("{}.{ending}", file_name(&self.law)));
-            fs::write(&path, data).map_err(|source| FileError::io(&path, source))?;
+            write_whole(&path, &data)?;
             Ok(path)
         };
         files.into_iter().map(write).collect()
