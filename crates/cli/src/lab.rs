@@ -16,8 +16,9 @@ use farhaul_lab::table::{Cell, Column, Table};
 use serde::Serialize;
 
 use crate::exit::{Failed, Usage, interrupted};
+use crate::interrupt::stop_flag;
 use crate::output;
-use crate::progress::{self, Progress, stop_flag};
+use crate::progress::{self, Progress};
 
 /// Repeat published experiments and compare; put control laws to the test.
 #[derive(Subcommand, Debug)]

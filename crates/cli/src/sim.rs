@@ -17,7 +17,8 @@ use farhaul_sim::Plan;
 use serde::Serialize;
 
 use crate::exit::{Usage, interrupted};
-use crate::progress::{Progress, stop_flag};
+use crate::interrupt::stop_flag;
+use crate::progress::Progress;
 use crate::{files, output, picture};
 
 /// Simulate networks: the engine as it is, in virtual time.

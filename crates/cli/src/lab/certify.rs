@@ -12,8 +12,9 @@ use serde::Serialize;
 
 use super::{CommonArgs, make_folder};
 use crate::exit::interrupted;
+use crate::interrupt::stop_flag;
 use crate::output;
-use crate::progress::{self, Progress, stop_flag};
+use crate::progress::{self, Progress};
 
 /// Laws beside each other in a table for a terminal.
 const SIDE_BY_SIDE: usize = 6;

@@ -16,7 +16,8 @@ use farhaul_sim::fuzz::{self, Checked};
 use serde::Serialize;
 
 use crate::exit::{Failed, interrupted};
-use crate::progress::{Progress, stop_flag};
+use crate::interrupt::stop_flag;
+use crate::progress::Progress;
 use crate::{files, output, units};
 
 /// Simulate random networks, faults and flows, and check what must hold in all of them.
