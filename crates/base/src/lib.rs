@@ -1,5 +1,5 @@
 //! Virtual time, seeded randomness and mathematics that are the same on every machine, shared by
-//! every pure crate.
+//! every pure crate; and quantities and names as people write them.
 //!
 //! Protocol code never asks for the time or for entropy: both arrive as arguments, as a [`Time`]
 //! and as an [`Rng`] made from a seed. A run is then a function of its inputs.
