@@ -9,7 +9,7 @@ import tempfile
 import time
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+DRIVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dask_sweep.py")
 FARHAUL = os.environ.get("FARHAUL", "farhaul")
 SCENARIO = """
 duration = "2s"
@@ -47,9 +47,22 @@ class DaskSweep(unittest.TestCase):
             file.write(text)
         return path
 
+    def wrapper(self, cases):
+        """A program that does something else in some cases of its arguments."""
+        path = self.write(
+            "wrapper",
+            f"""#!/bin/sh
+case "$*" in
+{cases}
+esac
+exec {FARHAUL} "$@"
+""",
+        )
+        os.chmod(path, 0o755)
+        return path
+
     def dask(self, *args, farhaul=FARHAUL):
-        driver = os.path.join(HERE, "dask_sweep.py")
-        return run(sys.executable, driver, "--local", "2", "--farhaul", farhaul, *args)
+        return run(sys.executable, DRIVER, "--local", "2", "--farhaul", farhaul, *args)
 
     def test_the_table_is_the_same(self):
         with_dask = self.dask(self.path, "--seed", "7", "--set", "rate=[4M,8M]", "--json")
@@ -74,7 +87,7 @@ class DaskSweep(unittest.TestCase):
         self.assertIn(text, ended.stderr)
 
     def test_without_a_cluster(self):
-        driver = [sys.executable, os.path.join(HERE, "dask_sweep.py"), self.path]
+        driver = [sys.executable, DRIVER, self.path]
         driver += ["--farhaul", FARHAUL, "--scheduler"]
         for address in ["tcp://127.0.0.1", "tcp://a:b", "foo://x:1", "tls://127.0.0.1:5"]:
             self.one_line(run(*driver, address), 2, address)
@@ -87,25 +100,14 @@ class DaskSweep(unittest.TestCase):
         os.mkdir(os.path.join(self.directory.name, "dask"))
         self.write("dask/__init__.py", "")
         env = dict(os.environ, PYTHONPATH=self.directory.name)
-        driver = os.path.join(HERE, "dask_sweep.py")
-        command = [sys.executable, driver, self.path, "--local", "1", "--farhaul", FARHAUL]
+        command = [sys.executable, DRIVER, self.path, "--local", "1", "--farhaul", FARHAUL]
         self.one_line(run(*command, env=env), 1, "pip install -r lab/requirements.txt")
 
     def test_interrupted(self):
         # A program whose points do not end; it says that one has begun.
         begun = os.path.join(self.directory.name, "begun")
-        wrapper = self.write(
-            "wrapper",
-            f"""#!/bin/sh
-case "$*" in
-*"--point"*) touch {begun}; exec sleep 100 ;;
-esac
-exec {FARHAUL} "$@"
-""",
-        )
-        os.chmod(wrapper, 0o755)
-        driver = os.path.join(HERE, "dask_sweep.py")
-        command = [sys.executable, driver, self.path, "--local", "2", "--farhaul", wrapper]
+        wrapper = self.wrapper(f'*"--point"*) touch {begun}; exec sleep 100 ;;')
+        command = [sys.executable, DRIVER, self.path, "--local", "2", "--farhaul", wrapper]
         # As on a terminal the signal goes to all processes of the group.
         sweep = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -121,17 +123,10 @@ exec {FARHAUL} "$@"
     def test_points_that_fail_are_named(self):
         # A program that fails at point 3, and is killed with its worker once at point 5.
         marker = os.path.join(self.directory.name, "killed")
-        wrapper = self.write(
-            "wrapper",
-            f"""#!/bin/sh
-case "$*" in
-*"--point 3 "*) echo out of order >&2; exit 1 ;;
-*"--point 5 "*) [ -e {marker} ] || {{ touch {marker}; kill -9 $PPID; exit 1; }} ;;
-esac
-exec {FARHAUL} "$@"
-""",
+        wrapper = self.wrapper(
+            f"""*"--point 3 "*) echo out of order >&2; exit 1 ;;
+*"--point 5 "*) [ -e {marker} ] || {{ touch {marker}; kill -9 $PPID; exit 1; }} ;;"""
         )
-        os.chmod(wrapper, 0o755)
         ended = self.dask(self.path, farhaul=wrapper)
         self.assertEqual(ended.returncode, 1, ended.stderr)
         self.assertIn("point 3 failed: out of order", ended.stderr)
@@ -141,9 +136,8 @@ exec {FARHAUL} "$@"
         self.assertEqual(len(rows), 4, ended.stdout)
 
     def test_without_workers(self):
-        driver = os.path.join(HERE, "dask_sweep.py")
         for number in ["0", "-1", "two"]:
-            ended = run(sys.executable, driver, self.path, "--local", number)
+            ended = run(sys.executable, DRIVER, self.path, "--local", number)
             self.assertEqual(ended.returncode, 2, ended.stderr)
             self.assertIn("give at least 1", ended.stderr)
 

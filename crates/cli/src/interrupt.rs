@@ -1,5 +1,6 @@
 //! Ctrl-C and SIGTERM.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
@@ -21,27 +22,27 @@ impl Drop for Registered {
     }
 }
 
-/// While it lives, an interruption ends the process: nothing has begun that would have to be ended.
-pub struct Waiting(Arc<AtomicBool>);
+/// What is set when the user interrupts. Once it is dropped, nobody looks at it, and an interruption
+/// ends the process as usual.
+pub struct Stop {
+    flag: Arc<AtomicBool>,
+    _registered: Registered,
+}
 
-impl Waiting {
-    /// Begins to wait, for a peer.
-    pub fn begin() -> Self {
-        let waits = Arc::new(AtomicBool::new(true));
-        let waiting = Waiting(Arc::clone(&waits));
-        on_interrupt(move || {
-            if waits.load(Ordering::SeqCst) {
-                end();
-            }
-        });
-        waiting
+impl Deref for Stop {
+    type Target = AtomicBool;
+
+    fn deref(&self) -> &AtomicBool {
+        &self.flag
     }
 }
 
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::SeqCst);
-    }
+/// See [`Stop`].
+pub fn stop_flag() -> Stop {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    let registered = while_registered(move || set.store(true, Ordering::Relaxed));
+    Stop { flag, _registered: registered }
 }
 
 /// Says that the user has interrupted, and ends the process.
@@ -54,6 +55,13 @@ fn actions() -> MutexGuard<'static, Vec<(u64, Action)>> {
     ACTIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Until what is returned is dropped, an interruption ends the process: nothing has begun that would
+/// have to be ended.
+#[must_use]
+pub fn while_waiting() -> Registered {
+    while_registered(|| end())
+}
+
 /// Has `action` done when the user interrupts. With none, the signal ends the process as usual.
 /// A second interruption ends the process whatever the actions do.
 pub fn on_interrupt(action: impl Fn() + Send + 'static) {
@@ -62,7 +70,7 @@ pub fn on_interrupt(action: impl Fn() + Send + 'static) {
 
 /// As [`on_interrupt`], until what is returned is dropped.
 #[must_use]
-pub fn while_registered(action: impl Fn() + Send + 'static) -> Registered {
+fn while_registered(action: impl Fn() + Send + 'static) -> Registered {
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     actions().push((number, Box::new(action)));
     INSTALL.call_once(|| {

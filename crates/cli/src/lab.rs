@@ -16,8 +16,9 @@ use farhaul_lab::table::{Cell, Column, Table};
 use serde::Serialize;
 
 use crate::exit::{Failed, Usage, interrupted};
+use crate::interrupt::stop_flag;
 use crate::output;
-use crate::progress::{self, Progress, stop_flag};
+use crate::progress::{self, Progress};
 
 /// Repeat published experiments and compare; put control laws to the test.
 #[derive(Subcommand, Debug)]
@@ -215,14 +216,15 @@ fn make_report(args: &ReportArgs) -> Result<()> {
     let common = &args.common;
     let fits = |outcome: &Outcome| !args.rerun && (common.quick || !outcome.quick);
     let (mut outcomes, mut missing, mut files) = (Vec::new(), Vec::new(), Vec::new());
-    for experiment in catalogue() {
+    let all = catalogue();
+    for experiment in &all {
         let Some(outcome) = stored(&common.out, &experiment.id).filter(fits) else {
-            missing.push(experiment);
+            missing.push(experiment.clone());
             continue;
         };
-        if !experiment.is_of_now(&outcome) {
+        if !experiment.is_current(&outcome) {
             eprintln!("{}: its result is of another version, so it is run again", experiment.id);
-            missing.push(experiment);
+            missing.push(experiment.clone());
             continue;
         }
         // The outcome has all that its pictures and tables are made of.
@@ -234,8 +236,7 @@ fn make_report(args: &ReportArgs) -> Result<()> {
     let mut summary = run_all(&missing, common)?;
     summary.outcomes.append(&mut outcomes);
     summary.files.append(&mut files);
-    let order: Vec<String> = catalogue().into_iter().map(|experiment| experiment.id).collect();
-    summary.outcomes.sort_by_key(|outcome| order.iter().position(|id| *id == outcome.id));
+    summary.outcomes.sort_by_key(|outcome| all.iter().position(|one| one.id == outcome.id));
     let certificates = certify::all(common, args.rerun)?;
     summary.files.extend(certificates.files);
     summary.outcomes.push(overview(&certificates.certificates));

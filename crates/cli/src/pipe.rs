@@ -14,7 +14,7 @@ use clap::Args;
 use farhaul::{CloseReason, Connection, Endpoint, MessageOptions, Mode};
 use serde::Serialize;
 
-use crate::interrupt::{self, Waiting, on_interrupt};
+use crate::interrupt::{self, on_interrupt};
 use crate::transport::{TransportArgs, check_peer, report_kernel_buffers, resolve};
 use crate::{output, units};
 
@@ -79,7 +79,7 @@ struct Sent {
 
 /// Runs the command.
 pub fn run(args: &PipeArgs) -> Result<()> {
-    let waiting = Waiting::begin();
+    let waiting = interrupt::while_waiting();
     let connection = open(args)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     on_interrupt({

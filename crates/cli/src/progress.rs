@@ -1,15 +1,11 @@
 //! How far runs have come, on standard error: a bar on a terminal, else a line now and then.
 
 use std::io::IsTerminal;
-use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use farhaul_lab::sweep;
 use indicatif::{ProgressBar, ProgressStyle};
-
-use crate::interrupt::{self, Registered};
 
 /// Where nobody watches a bar move, a line each so often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -89,29 +85,6 @@ fn sweep_line(progress: sweep::Progress, seconds: f64) -> String {
         (_, 1) => format!("{:.1} of {seconds} s, {}", progress.share * seconds, line(progress)),
         _ => line(progress),
     }
-}
-
-/// What is set when the user interrupts. Once it is dropped, nobody looks at it, and an interruption
-/// ends the process as usual.
-pub struct Stop {
-    flag: Arc<AtomicBool>,
-    _registered: Registered,
-}
-
-impl Deref for Stop {
-    type Target = AtomicBool;
-
-    fn deref(&self) -> &AtomicBool {
-        &self.flag
-    }
-}
-
-/// See [`Stop`].
-pub fn stop_flag() -> Stop {
-    let flag = Arc::new(AtomicBool::new(false));
-    let set = Arc::clone(&flag);
-    let registered = interrupt::while_registered(move || set.store(true, Ordering::Relaxed));
-    Stop { flag, _registered: registered }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod figure;
 mod fuzz;
 mod show;
+mod title;
 mod trace;
 
 use std::fs::File;
@@ -17,7 +18,8 @@ use farhaul_sim::Plan;
 use serde::Serialize;
 
 use crate::exit::{Usage, interrupted};
-use crate::progress::{Progress, stop_flag};
+use crate::interrupt::stop_flag;
+use crate::progress::Progress;
 use crate::{files, output, picture};
 
 /// Simulate networks: the engine as it is, in virtual time.
@@ -199,7 +201,7 @@ fn simulate(args: &RunArgs) -> Result<()> {
     } else {
         run_points(&plan, &points, jobs)?
     };
-    let title = Some(title(&measured)).filter(|title| !title.is_empty());
+    let title = Some(title::of(&measured)).filter(|title| !title.is_empty());
     let title = title.unwrap_or_else(|| args.scenario.name());
     let plot = match plot.map(|path| (path, figure::of(&title, &measured))) {
         Some((path, Ok(figure))) => {
@@ -212,11 +214,11 @@ fn simulate(args: &RunArgs) -> Result<()> {
         }
         None => None,
     };
-    let table = summary(&title, &measured);
     if let ([only], true) = (measured.as_slice(), args.json) {
         // One run is its report, and which run of the plan it was.
         return output::emit(true, only, |_, _| Ok(()));
     }
+    let table = summary(&title, &measured);
     let result = SweepResult { scenario: args.scenario.name(), points: measured, table, plot };
     if args.trace.takes_stdout() {
         // If nobody reads this, there is no place left to say so.
@@ -241,35 +243,6 @@ pub fn run_points(plan: &Plan, points: &[u64], jobs: usize) -> Result<Vec<Measur
     let watch = |progress| shown.show_sweep(progress, seconds);
     let measured = sweep::run(plan, points, jobs, &watch, &stop);
     measured.ok_or_else(|| interrupted().into())
-}
-
-/// The title that all runs have; of those with variables in them the words at both ends that are the
-/// same, and `…` for the rest.
-fn title(measured: &[Measured]) -> String {
-    let words = |run: &Measured| -> Vec<String> {
-        run.report.title.split_whitespace().map(str::to_owned).collect()
-    };
-    let Some((first, others)) = measured.split_first() else { return String::new() };
-    if others.iter().all(|run| run.report.title == first.report.title) {
-        return first.report.title.clone();
-    }
-    let first = words(first);
-    let (mut begin, mut end, mut shortest) = (first.len(), first.len(), first.len());
-    for run in others {
-        let words = words(run);
-        shortest = shortest.min(words.len());
-        let same = |a: &mut dyn Iterator<Item = &String>, b: &mut dyn Iterator<Item = &String>| {
-            a.zip(b).take_while(|(a, b)| a == b).count()
-        };
-        begin = begin.min(same(&mut first.iter(), &mut words.iter()));
-        end = end.min(same(&mut first.iter().rev(), &mut words.iter().rev()));
-    }
-    let end = end.min(shortest - begin);
-    if begin + end == 0 {
-        return String::new();
-    }
-    let middle = ["…".to_owned()];
-    [&first[..begin], &middle, &first[first.len() - end..]].concat().join(" ")
 }
 
 /// The table of what was measured.
@@ -351,41 +324,7 @@ fn gather(args: &GatherArgs) -> Result<()> {
         let message = "a point is there twice: gather the results of one sweep";
         return Err(Usage(message.into()).into());
     }
-    let name = args.name.clone().unwrap_or_else(|| title(&measured));
+    let name = args.name.clone().unwrap_or_else(|| title::of(&measured));
     let table = summary(&name, &measured);
     output::emit(args.json, &table, |table, out| writeln!(out, "{}", table.text()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The title of runs that have these.
-    fn title_of(titles: &[&str]) -> String {
-        let text = "duration = \"10ms\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1M\"\n\
-            [[flow]]\nfrom = \"a\"\nto = \"b\"\n";
-        let plan = Plan::parse(text, &[], None).expect("a plan");
-        let report = plan.point(0).expect("a point").scenario.run();
-        let run = |title: &&str| {
-            let report = farhaul_sim::Report { title: (*title).to_owned(), ..report.clone() };
-            Measured { point: 0, values: Vec::new(), report }
-        };
-        title(&titles.iter().map(run).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn a_title_is_what_all_runs_have_in_common() {
-        let cases: [(&[&str], &str); 7] = [
-            (&[], ""),
-            (&["One flow, 1 M"], "One flow, 1 M"),
-            (&["One  flow", "One  flow"], "One  flow"),
-            (&["One flow, 1M, 1ms", "One flow, 9M, 5ms", "One flow, 9M, 1ms"], "One flow, …"),
-            (&["from 1 to 2 nodes", "from 1 to 3 nodes", "from 2 to 2 nodes"], "from … nodes"),
-            (&["a a a", "a a"], "a a …"),
-            (&["udt", "tcp"], ""),
-        ];
-        for (titles, expected) in cases {
-            assert_eq!(title_of(titles), expected, "{titles:?}");
-        }
-    }
 }

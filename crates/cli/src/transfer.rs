@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::exit::{Failed, INTERRUPTED, Usage, describe};
 use crate::greeting::GreetingArgs;
-use crate::interrupt::{self, Waiting};
+use crate::interrupt;
 use crate::output;
 use crate::transport::{TransportArgs, check_peer, report_kernel_buffers, resolve};
 use crate::units::{self, show_rate, show_size, show_time};
@@ -170,7 +170,7 @@ pub fn send(args: &SendArgs) -> Result<()> {
     farhaul_mover::check_sources(&args.paths)?;
     let peer = resolve(&args.peer, "localhost")?;
     check_peer(peer, None)?;
-    let waiting = Waiting::begin();
+    let waiting = interrupt::while_waiting();
     let connection = Connection::connect(peer, &args.transport.options())
         .with_context(|| format!("cannot connect to {peer}"))?;
     let cancel = Cancel::default();

@@ -2,8 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -161,9 +160,7 @@ pub fn run(command: &WanCommand) -> Result<()> {
         Some(far) => eprintln!("farhaul: relaying between {} and {far}", relay.local_addr()),
         None => eprintln!("farhaul: relaying at {}", relay.local_addr()),
     }
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    interrupt::on_interrupt(move || flag.store(true, Ordering::Relaxed));
+    let interrupted = interrupt::stop_flag();
     let end = args.lifetime.map(|t| Instant::now() + t);
     while !interrupted.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));

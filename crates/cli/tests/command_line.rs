@@ -44,6 +44,34 @@ fn laws_are_listed() {
 }
 
 #[test]
+fn every_command_with_a_connection_takes_a_law() {
+    for args in [
+        &["perf", "127.0.0.1:9"][..],
+        &["pipe", "127.0.0.1:9"],
+        &["send", "x", "127.0.0.1:9"],
+        &["recv"],
+    ] {
+        let help = run(&[args[0], "--help"]).lines.join("\n");
+        assert!(help.contains("--cc") && help.contains("farhaul cc list"), "{args:?}: {help}");
+        expect(&[args, &["--cc", "cubik"]].concat(), 2, "cubic");
+    }
+}
+
+#[test]
+fn both_ends_choose_a_law_that_the_receiver_has_part_in() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (into, file) = (path("into"), path("file"));
+    let recv = ["recv", "--listen", "127.0.0.1:0", "--once", "--into", &into, "--cc", "gtp"];
+    let listener = Process::farhaul(&recv);
+    let addr = listener.listening_at().to_string();
+    fs::write(&file, vec![7; 300_000]).expect("a file");
+    Process::farhaul(&["send", "--quiet", &file, &addr, "--cc", "gtp"]).finish_well();
+    listener.finish_well();
+    assert_eq!(fs::read(path("into/file")).expect("it came").len(), 300_000);
+}
+
+#[test]
 fn bad_usage() {
     expect(&["pipe"], 2, "HOST:PORT");
     expect(&["pipe", "--listen", "127.0.0.1:0", "127.0.0.1:9"], 2, "cannot be used");

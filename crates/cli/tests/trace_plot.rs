@@ -260,32 +260,3 @@ fn what_is_no_trace_is_refused_and_not_drawn() {
     assert_refused(&plot(&["trace.svg", "-o", "./trace.svg"]), "is the trace");
     assert_refused(&plot(&[]), "FILE");
 }
-
-#[test]
-fn every_command_with_a_connection_takes_a_law() {
-    let folder = folder();
-    let run = |command: &str, args: &[&str]| farhaul(folder.path(), command, args);
-    for (command, args) in [
-        ("perf", &["127.0.0.1:9"][..]),
-        ("pipe", &["127.0.0.1:9"]),
-        ("send", &["x", "127.0.0.1:9"]),
-        ("recv", &[]),
-    ] {
-        let help = run(command, &["--help"]);
-        assert!(help.out.contains("--cc") && help.out.contains("farhaul cc list"), "{command}");
-        let refused = run(command, &[args, &["--cc", "cubik"]].concat());
-        assert_refused(&refused, "cubic");
-    }
-    // Both ends say so where the receiver's law decides.
-    let into = folder.path().join("into");
-    let into = into.to_str().expect("ASCII");
-    let recv = ["recv", "--listen", "127.0.0.1:0", "--once", "--into", into, "--cc", "gtp"];
-    let listener = Process::farhaul(&recv);
-    let addr = listener.listening_at().to_string();
-    let file = folder.path().join("file");
-    fs::write(&file, vec![7; 300_000]).expect("a file for the test");
-    let file = file.to_str().expect("ASCII");
-    Process::farhaul(&["send", "--quiet", file, &addr, "--cc", "gtp"]).finish_well();
-    listener.finish_well();
-    assert_eq!(fs::read(folder.path().join("into/file")).expect("it came").len(), 300_000);
-}

@@ -24,7 +24,7 @@ pub use overview::overview;
 use crate::chart::{Axis, Bar, Bars, Figure};
 use crate::experiment::VERSION;
 use crate::number::{fixed, significant};
-use crate::report::FileError;
+use crate::report::{FileError, write_whole};
 use crate::table::{Cell, Column, Table};
 
 /// What a law has come to in the battery.
@@ -104,17 +104,13 @@ impl Certificate {
         let (name, summary, source) = (&self.law, &self.summary, &self.source);
         let reduced = if self.quick { "  the reduced battery\n" } else { "" };
         let row = |name: &str, measured: String, score: f64| {
-            vec![name.into(), measured.into(), fixed(score, 0).into(), blocks(score).into()]
+            // Right-aligned, as numbers are.
+            let points = format!("{:>5}", fixed(score, 0));
+            vec![name.into(), measured.into(), points.into(), blocks(score).into()]
         };
         let mut rows: Vec<Vec<Cell>> =
             self.items.iter().map(|item| row(&item.name, item.shown(), item.score)).collect();
         rows.push(row("overall", String::new(), self.overall));
-        // Right-aligned, as numbers are.
-        for cells in &mut rows {
-            if let Cell::Text(text) = &cells[2] {
-                cells[2] = Cell::Text(format!("{text:>5}"));
-            }
-        }
         let columns = ["item", "measured", "score", ""].map(|name| Column::new(name, "")).into();
         let table = Table { title: String::new(), columns, rows };
         format!("{name}: {summary}\n  from {source}\n{reduced}\n{}", table.text())
@@ -185,7 +181,7 @@ impl Certificate {
     }
 
     /// Writes `certificate-LAW.json`, `.csv`, `.svg` and `.png` into a folder, which is made if there
-    /// is none. Returns what was written.
+    /// is none, each whole or not at all. Returns what was written.
     ///
     /// # Errors
     /// If the system refuses.
@@ -200,7 +196,7 @@ impl Certificate {
         ];
         let write = |(ending, data): (&str, Vec<u8>)| {
             let path = folder.join(format!("{}.{ending}", file_name(&self.law)));
-            fs::write(&path, data).map_err(|source| FileError::io(&path, source))?;
+            write_whole(&path, &data)?;
             Ok(path)
         };
         files.into_iter().map(write).collect()

@@ -113,7 +113,7 @@ impl Experiment {
     }
 
     /// Whether the outcome is of this experiment as it is now, by this version of farhaul.
-    pub fn is_of_now(&self, outcome: &Outcome) -> bool {
+    pub fn is_current(&self, outcome: &Outcome) -> bool {
         let now = (self.id.as_str(), self.hash.as_str(), VERSION);
         (outcome.id.as_str(), outcome.experiment.as_str(), outcome.version.as_str()) == now
     }

@@ -71,8 +71,9 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// Runs `points` of `plan`, by their numbers, on so many threads. `watch` is told now and then how
-/// far it has come, from any of them. None if `stop` was set meanwhile.
+/// Runs `points` of `plan`, by their numbers, on so many threads; what each has given, in their order.
+/// `watch` is told now and then how far it has come, from any of the threads. None if `stop` was set
+/// meanwhile.
 ///
 /// The result is a function of the plan alone, but for [`Report::wall_seconds`].
 pub fn run(
@@ -83,9 +84,7 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Option<Vec<Measured>> {
     let tasks: Vec<(&Plan, u64)> = points.iter().map(|point| (plan, *point)).collect();
-    let mut results = run_tasks(&tasks, jobs, watch, stop)?;
-    results.sort_by_key(|measured| measured.point);
-    Some(results)
+    run_tasks(&tasks, jobs, watch, stop)
 }
 
 /// As [`run`], of all points of several plans; what each of them has given.

@@ -5,8 +5,9 @@ use core::num::NonZeroU64;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
-use crate::{GilbertElliott, LossModel, ParseError, Probability};
 use farhaul_base::units::parse_fields;
+
+use crate::{GilbertElliott, LossModel, ParseError, Probability};
 
 impl FromStr for LossModel {
     type Err = ParseError;

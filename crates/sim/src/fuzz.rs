@@ -47,36 +47,16 @@ struct Trace {
     links: Vec<LinkStats>,
 }
 
-/// Runs the scenario of `seed` twice.
+/// Runs the scenario of `seed`, all of whose flows end, twice, and looks whether what must hold does:
+/// UDT delivers the bytes that were sent in their order; what is to be delivered is, before the
+/// scenario's time is over; buffers keep to their limits; every packet that a link took is accounted
+/// for; afterwards nothing is under way; both runs are the same. None if `stop` says so before they
+/// have ended.
 ///
 /// # Errors
 /// What did not hold, and when; also if it panicked.
-pub fn check(seed: u64) -> Result<Checked, String> {
-    check_text(&scenario(seed))
-}
-
-/// As [`check`]; none if `stop` says so before it has ended.
-///
-/// # Errors
-/// As [`check`].
-pub fn check_unless(seed: u64, stop: &dyn Fn() -> bool) -> Result<Option<Checked>, String> {
-    check_text_unless(&scenario(seed), stop)
-}
-
-/// Runs the first point of a scenario file twice, all of whose flows end, and looks whether what
-/// must hold does: UDT delivers the bytes that were sent in their order; what is to be delivered is,
-/// before the scenario's time is over; buffers keep to their limits; every packet that a link took is
-/// accounted for; afterwards nothing is under way; both runs are the same.
-///
-/// # Errors
-/// What did not hold, and when; also if it panicked.
-pub fn check_text(text: &str) -> Result<Checked, String> {
-    let checked = check_text_unless(text, &|| false)?;
-    checked.ok_or_else(|| "stopped, and nobody said so".into())
-}
-
-fn check_text_unless(text: &str, stop: &dyn Fn() -> bool) -> Result<Option<Checked>, String> {
-    let point = Plan::parse(text, &[], None).and_then(|plan| plan.point(0));
+pub fn check(seed: u64, stop: &dyn Fn() -> bool) -> Result<Option<Checked>, String> {
+    let point = Plan::parse(&scenario(seed), &[], None).and_then(|plan| plan.point(0));
     let scenario = point.map_err(|problems| problems.to_string())?.scenario;
     let run = || match catch_unwind(AssertUnwindSafe(|| run(&scenario, stop))) {
         Ok(trace) => trace,

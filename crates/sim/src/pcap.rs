@@ -4,12 +4,13 @@ mod frame;
 
 use std::io::{self, Write};
 
+use farhaul_base::names::suggestion;
 use farhaul_link::Packet as _;
 
 use crate::network::NodeId;
 use crate::observer::{Event, EventKind, Observer};
 use crate::output::Output;
-use crate::scenario::{Scenario, suggestion};
+use crate::scenario::Scenario;
 
 use frame::Frames;
 

@@ -307,31 +307,21 @@ impl Recording {
         LinkReport::new(name, &spec.config, measured, [before, after, end], queue)
     }
 
-    /// The time of measuring from the first flow's begin to the last one's end, of those that the
-    /// indices are about. Averages over each flow's own time do not add up: the first of two has the
-    /// whole link until the second comes, and together they would have more than there is.
-    fn common_time(&self) -> Option<(Duration, Duration)> {
-        let bulk = self.scenario.flows.iter().filter(|spec| spec.protocol.is_bulk());
-        let spans = bulk.map(|spec| self.scenario.measured_of(spec));
-        spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
-    }
-
     fn indices(&self, flows: &[FlowReport]) -> Indices {
-        let both = || flows.iter().zip(&self.scenario.flows);
-        let counted = || both().filter(|(_, spec)| spec.protocol.is_bulk()).map(|(flow, _)| flow);
-        let throughputs: Vec<f64> = counted().map(|flow| flow.throughput_bps).collect();
-        let parts: Vec<f64> = match self.common_time() {
-            None => Vec::new(),
-            Some(span) => {
-                let bulk = self.flows.iter().zip(&self.scenario.flows);
-                let bulk = bulk.filter(|(_, spec)| spec.protocol.is_bulk());
-                bulk.map(|(record, _)| record.throughput(span)).collect()
-            }
-        };
+        let specs = &self.scenario.flows;
+        let bulk: Vec<usize> = (0..specs.len()).filter(|n| specs[*n].protocol.is_bulk()).collect();
+        let throughputs: Vec<f64> = bulk.iter().map(|n| flows[*n].throughput_bps).collect();
+        // From the first one's begin to the last one's end. Averages over each flow's own time do not
+        // add up: the first of two has the whole link until the second comes, and together they would
+        // have more than there is.
+        let spans = bulk.iter().map(|n| self.scenario.measured_of(&specs[*n]));
+        let common = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        let common = common.unwrap_or_default();
+        let parts: Vec<f64> = bulk.iter().map(|n| self.flows[*n].throughput(common)).collect();
         let sample = self.scenario.sample.as_secs_f64();
         let measured = self.scenario.measured_s();
-        let samples: Vec<&[f64]> =
-            counted().map(|flow| flow.measured(&flow.series, sample, measured)).collect();
+        let in_samples = |n: &usize| flows[*n].measured(&flows[*n].series, sample, measured);
+        let samples: Vec<&[f64]> = bulk.iter().map(in_samples).collect();
         Indices {
             efficiency_bps: indices::efficiency(&parts),
             jain: indices::jain(&throughputs),

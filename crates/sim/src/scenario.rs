@@ -26,7 +26,6 @@ use crate::packet::{UDP_HEADERS, UDT_HEADERS};
 use crate::tcp::{TCP_HEADERS, TcpConfig};
 use crate::udt::MessageSpec;
 
-pub(crate) use farhaul_base::names::suggestion;
 pub use plan::{Plan, Point};
 pub use problems::{Problem, Problems};
 

@@ -9,7 +9,7 @@ const RUNS: u64 = 150;
 fn random_scenarios() {
     let failures: Vec<String> = (0..RUNS)
         .filter_map(|seed| {
-            let error = fuzz::check(seed).err()?;
+            let error = fuzz::check(seed, &|| false).err()?;
             Some(format!("{error}\n  again: farhaul sim fuzz --seed {seed} --runs 1"))
         })
         .collect();

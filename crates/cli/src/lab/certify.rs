@@ -12,8 +12,9 @@ use serde::Serialize;
 
 use super::{CommonArgs, make_folder};
 use crate::exit::interrupted;
+use crate::interrupt::stop_flag;
 use crate::output;
-use crate::progress::{self, Progress, stop_flag};
+use crate::progress::{self, Progress};
 
 /// Laws beside each other in a table for a terminal.
 const SIDE_BY_SIDE: usize = 6;
@@ -70,19 +71,25 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
 }
 
 /// The certificates of all laws: those in the folder, unless all are to be made again, and the others
-/// made, as are those of another version. A certificate of the reduced battery counts for the reduced version only.
+/// made, as are those of another version. A certificate of the reduced battery counts for the reduced
+/// version only.
 pub fn all(common: &CommonArgs, again: bool) -> Result<Certified> {
     let fits = |certificate: &Certificate| {
         !again && certificate.is_current() && (common.quick || !certificate.quick)
     };
-    let known = |law: &Spec| Certificate::stored(&common.out, &law.to_string()).filter(fits);
-    let missing: Vec<Spec> = every_law().into_iter().filter(|law| known(law).is_none()).collect();
-    let made = certify(&missing, common)?;
-    let of = |law: Spec| {
-        let new = made.certificates.iter().find(|certificate| certificate.law == law.to_string());
-        new.cloned().or_else(|| known(&law))
-    };
-    Ok(Certified { certificates: every_law().into_iter().filter_map(of).collect(), ..made })
+    let stored = |law: &Spec| Certificate::stored(&common.out, &law.to_string()).filter(fits);
+    let (mut missing, mut known) = (Vec::new(), Vec::new());
+    for law in every_law() {
+        let certificate = stored(&law);
+        if certificate.is_none() {
+            missing.push(law);
+        }
+        known.push(certificate);
+    }
+    let Certified { certificates: made, files } = certify(&missing, common)?;
+    let mut made = made.into_iter();
+    let all = known.into_iter().filter_map(|known| known.or_else(|| made.next()));
+    Ok(Certified { certificates: all.collect(), files })
 }
 
 fn every_law() -> Vec<Spec> {

@@ -16,7 +16,8 @@ use farhaul_sim::fuzz::{self, Checked};
 use serde::Serialize;
 
 use crate::exit::{Failed, interrupted};
-use crate::progress::{Progress, stop_flag};
+use crate::interrupt::stop_flag;
+use crate::progress::Progress;
 use crate::{files, output, units};
 
 /// Simulate random networks, faults and flows, and check what must hold in all of them.
@@ -86,7 +87,7 @@ pub fn run(args: &FuzzArgs) -> Result<()> {
     }
     let shown = Progress::new();
     let stopped = || stop.load(Ordering::Relaxed);
-    let check = |seed| fuzz::check_unless(seed, &stopped);
+    let check = |seed| fuzz::check(seed, &stopped);
     // With JSON all of them are in the one document at the end.
     let tell = |failure: &Failure| {
         shown.print_beside(|| {

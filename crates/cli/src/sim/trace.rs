@@ -13,7 +13,8 @@ use farhaul_lab::sweep::{self, Measured};
 use farhaul_sim::{Capture, Filter, NodeId, Plan, Scenario, Simulation, Trace};
 
 use crate::exit::{Usage, interrupted};
-use crate::progress::{Progress, stop_flag};
+use crate::interrupt::stop_flag;
+use crate::progress::Progress;
 
 /// Standard output as a file's name.
 const STDOUT: &str = "-";

@@ -1,4 +1,4 @@
-//! `farhaul` in a directory, to its end.
+//! `farhaul`, or a program like it, in a directory, to its end.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,9 +14,13 @@ pub struct Ran {
 
 /// Runs `farhaul COMMAND ARGS` in `directory`.
 pub fn farhaul(directory: &Path, command: &str, args: &[&str]) -> Ran {
-    let mut farhaul = Command::new(env!("CARGO_BIN_EXE_farhaul"));
-    let farhaul = farhaul.arg(command).args(args).current_dir(directory);
-    let output = farhaul.output().expect("it starts");
+    run(Path::new(env!("CARGO_BIN_EXE_farhaul")), directory, &[&[command], args].concat())
+}
+
+/// Runs `program ARGS` in `directory`.
+pub fn run(program: &Path, directory: &Path, args: &[&str]) -> Ran {
+    let output = Command::new(program).args(args).current_dir(directory).output();
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
     let text = |bytes| String::from_utf8(bytes).expect("text");
     Ran { code: output.status.code(), out: text(output.stdout), errors: text(output.stderr) }
 }

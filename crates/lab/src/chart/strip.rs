@@ -1,7 +1,7 @@
 //! What held from where to where: coloured bars in rows, above charts and behind them.
 
 use super::canvas::{Anchor, Area, Canvas, Colour};
-use super::panel::{LABEL, MARGIN, ROW, SAMPLE, TICK, WIDTH};
+use super::panel::{LABEL, MARGIN, PALETTE, ROW, SAMPLE, TICK, WIDTH};
 use super::ticks::Span;
 use super::{Row, Strip};
 
@@ -14,18 +14,9 @@ const NAME_ROOM: f64 = 90.0;
 /// themselves and must be seen before them.
 const BAR_WHITE: f64 = 0.45;
 const SHADE_WHITE: f64 = 0.87;
-/// The palette of the curves, from colours on that the first curves do not have, and without the
-/// dark ones, before which nothing would be seen.
-const COLOURS: [Colour; 8] = [
-    Colour(0xe6, 0x9f, 0x00),
-    Colour(0x56, 0xb4, 0xe9),
-    Colour(0xcc, 0x79, 0xa7),
-    Colour(0x99, 0x99, 0x33),
-    Colour(0x00, 0x9e, 0x73),
-    Colour(0x88, 0x22, 0x55),
-    Colour(0x00, 0x72, 0xb2),
-    Colour(0xd5, 0x5e, 0x00),
-];
+/// The palette of the curves, from colours on that the first curves do not have, and without black
+/// and grey, before which nothing would be seen.
+const COLOURS: [usize; 8] = [4, 5, 3, 8, 2, 7, 0, 1];
 
 /// Where spells begin and end.
 pub fn ends(strip: &Strip) -> impl Iterator<Item = f64> {
@@ -101,7 +92,7 @@ fn draw_legend(canvas: &mut Canvas, strip: &Strip, top: f64) -> f64 {
 }
 
 fn colour(kind: usize) -> Colour {
-    COLOURS[kind % COLOURS.len()]
+    PALETTE[COLOURS[kind % COLOURS.len()]]
 }
 
 #[cfg(test)]

@@ -266,25 +266,31 @@ fn measured<'a>(report: &Report, flow: &FlowReport, series: &'a [f64]) -> &'a [f
     flow.measured(series, report.sample_s, report.measured_s)
 }
 
-/// A flow's throughput in whole packets in each sample.
-fn packet_series(flow: &FlowReport) -> impl Iterator<Item = f64> {
-    flow.in_packets(&flow.series)
+/// What the flows have together in each sample, in whole packets; as many samples as the longest of
+/// their `series` has.
+fn together<'a>(
+    flows: impl IntoIterator<Item = &'a FlowReport>,
+    series: impl Fn(&FlowReport) -> &[f64],
+) -> Vec<f64> {
+    let mut sums = Vec::new();
+    for flow in flows {
+        let series = series(flow);
+        sums.resize(sums.len().max(series.len()), 0.0);
+        flow.in_packets(series).zip(&mut sums).for_each(|(sample, sum)| *sum += sample);
+    }
+    sums
 }
 
 /// A flow's mean throughput in whole packets over the whole run.
 fn mean_of_series(flow: &FlowReport) -> f64 {
-    let samples: Vec<f64> = packet_series(flow).collect();
+    let samples: Vec<f64> = flow.in_packets(&flow.series).collect();
     mean(&samples).unwrap_or(0.0)
 }
 
 /// Seconds from the first flow's start to the end of the first sample in which the flows together
 /// reach `rate`.
 fn time_to(report: &Report, rate: f64) -> Option<f64> {
-    let samples = report.flows.iter().map(|flow| flow.series.len()).max()?;
-    let mut sums = vec![0.0; samples];
-    for flow in &report.flows {
-        packet_series(flow).zip(&mut sums).for_each(|(sample, sum)| *sum += sample);
-    }
+    let sums = together(&report.flows, |flow| &flow.series);
     let reached = sums.iter().position(|sum| *sum >= rate)?;
     let start = report.flows.iter().map(|flow| flow.start_s).reduce(f64::min)?;
     Some((reached + 1) as f64 * report.sample_s - start)
@@ -293,10 +299,7 @@ fn time_to(report: &Report, rate: f64) -> Option<f64> {
 /// Seconds from the instant `from` to the end of the first sample that, as the second it begins does
 /// on average, has `rate` of what arrives of the flows together.
 fn reach(report: &Report, flows: &[&FlowReport], from: f64, rate: f64) -> Option<f64> {
-    let mut sums = vec![0.0; flows.iter().map(|flow| flow.arrivals.len()).max()?];
-    for flow in flows {
-        flow.in_packets(&flow.arrivals).zip(&mut sums).for_each(|(sample, sum)| *sum += sample);
-    }
+    let sums = together(flows.iter().copied(), |flow| &flow.arrivals);
     let second = (1.0 / report.sample_s).round().max(1.0) as usize;
     // A hair's breadth is rounding.
     let first = (from / report.sample_s - 1e-9).ceil().max(0.0) as usize;
@@ -312,10 +315,10 @@ fn free_and_used(report: &Report, rate: f64) -> Vec<(f64, f64)> {
     let (from, to) = report.measured_s;
     let range = (from / report.sample_s).ceil() as usize..(to / report.sample_s) as usize;
     let sums = |constant: bool| {
-        let mut sums = vec![0.0; range.end];
-        for flow in report.flows.iter().filter(|flow| (flow.protocol == "cbr") == constant) {
-            packet_series(flow).zip(&mut sums).for_each(|(sample, sum)| *sum += sample);
-        }
+        let flows = report.flows.iter().filter(|flow| (flow.protocol == "cbr") == constant);
+        let mut sums = together(flows, |flow| &flow.series);
+        // Where there are no such flows.
+        sums.resize(range.end, 0.0);
         sums
     };
     let (taken, used) = (sums(true), sums(false));

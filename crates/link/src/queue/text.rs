@@ -5,8 +5,9 @@ use core::num::NonZeroU32;
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::{CoDel, ParseError, QueueConfig, QueueLimit, Red, parse_duration, parse_size};
 use farhaul_base::units::parse_fields;
+
+use crate::{CoDel, ParseError, QueueConfig, QueueLimit, Red, parse_duration, parse_size};
 
 impl QueueConfig {
     /// As [`FromStr`], and `bdp` alone, also as a `limit=`, means the product with `rtt`.

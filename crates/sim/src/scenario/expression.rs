@@ -1,7 +1,8 @@
 //! Variables in values: `$rtt`, `$rtt / 2`, `$rate * 0.9`.
 
-use super::reader::Variables;
 use farhaul_base::names::suggestion;
+
+use super::reader::Variables;
 
 /// The longest value, bytes.
 const LONGEST: usize = 4096;

@@ -3,6 +3,7 @@
 use core::ops::Range;
 use core::time::Duration;
 
+use farhaul_base::names::suggestion;
 use farhaul_control::Spec;
 use farhaul_engine::{Config, Mode, ReorderTolerance};
 use farhaul_link::{Rate, parse_duration, parse_size};
@@ -14,7 +15,6 @@ use super::{FlowSpec, Protocol};
 use crate::packet::UDP_HEADERS;
 use crate::tcp::TcpConfig;
 use crate::udt::{LEAST_MESSAGE, MOST_MESSAGE, MessageSpec};
-use farhaul_base::names::suggestion;
 
 /// Flows that a scenario may have.
 pub(super) const MOST_FLOWS: usize = 100_000;

@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
+use farhaul_base::names::suggestion;
 use farhaul_link::{LinkConfig, QueueConfig, Rate};
 
 use super::LinkSpec;
 use super::flow_table::bytes;
 use super::reader::{Item, Scalar, Section};
 use super::tables::Nodes;
-use farhaul_base::names::suggestion;
 
 /// Reads a link and, unless `both = false`, its other direction. `before`: links read so far.
 pub(super) fn read(

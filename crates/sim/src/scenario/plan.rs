@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use farhaul_base::names::suggestion;
 use toml::de::{DeTable, DeValue};
 
 use super::duplicates::{self, duplicates};
 use super::problems::{Problem, Problems, line_of};
 use super::reader::{Reader, Scalar, Variables};
 use super::{Scenario, tables};
-use farhaul_base::names::suggestion;
 
 /// A scenario file that has been checked.
 #[derive(Clone, Debug)]

@@ -7,13 +7,13 @@ use core::str::FromStr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use farhaul_base::names::suggestion;
 use farhaul_link::parse_duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::expression;
 use super::problems::{Problem, line_of};
-use farhaul_base::names::suggestion;
 
 /// The values of variables.
 pub(super) type Variables = BTreeMap<String, String>;

@@ -4,13 +4,14 @@ use core::error::Error;
 use core::fmt;
 
 use farhaul_base::Time;
+use farhaul_base::names::suggestion;
 use farhaul_link::parse_duration;
 
 use super::summary::KINDS;
 use super::{name, printed};
 use crate::network::{LinkId, NodeId};
 use crate::observer::{Event, EventKind};
-use crate::scenario::{Scenario, suggestion};
+use crate::scenario::Scenario;
 
 const KEYS: [&str; 9] =
     ["event", "kind", "protocol", "flow", "direction", "link", "node", "from", "to"];
