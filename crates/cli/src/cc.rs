@@ -8,6 +8,7 @@ use farhaul_control::{Kind, LawInfo, Make, Param, Spec, laws};
 use serde::Serialize;
 
 use crate::output;
+use crate::transport::DEFAULT_LAW;
 
 /// Congestion control laws: what `--cc` takes.
 #[derive(Subcommand, Debug)]
@@ -31,18 +32,17 @@ pub struct ListArgs {
 /// Runs `farhaul cc`.
 pub fn run(command: &CcCommand) -> Result<()> {
     let CcCommand::List(args) = command;
-    let default = Spec::default().name();
     let wanted = |law: &LawInfo| {
         args.names.is_empty() || args.names.iter().any(|spec| spec.name() == law.name)
     };
     let listed = laws().into_iter().filter(|law| wanted(law));
-    let listed = Listed { default, laws: listed.map(law_of).collect() };
+    let listed = Listed { default: DEFAULT_LAW, laws: listed.map(law_of).collect() };
     output::emit(args.json, &listed, show)
 }
 
 #[derive(Serialize)]
 struct Listed {
-    /// The law of those who choose none.
+    /// The law of the tools where none is chosen.
     default: &'static str,
     laws: Vec<Law>,
 }

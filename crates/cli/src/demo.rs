@@ -21,6 +21,7 @@ use farhaul_link::LinkConfig;
 
 use crate::exit::{self, Failed, Usage};
 use crate::output;
+use crate::transport::DEFAULT_LAW;
 use crate::units::{self, show_size};
 use crate::wan::PathArgs;
 
@@ -50,9 +51,8 @@ const PACKET_BITS: u64 = 1_500 * 8;
 /// Draws the throughput of both. Needs no privileges and no second machine. Both trees are in the
 /// system's directory for temporary files ($TMPDIR) until the end.
 ///
-/// The path is 200 Mb/s and 80 ms there and back, and loses 0.1% of all packets at random. That is
-/// why the congestion control is udt:noisy by default: it does not take single losses for
-/// congestion. --cc udt shows the law without that option.
+/// The path is 200 Mb/s and 80 ms there and back, and loses 0.1% of all packets at random. --cc udt
+/// shows what UDT's own law makes of it, and --cc udt:noisy its option for such paths.
 #[derive(Args, Debug)]
 #[command(
     mut_arg("rate", |arg| arg.default_value("200M").help("Rate")),
@@ -64,7 +64,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "250MB")]
     size: u64,
     /// Congestion control law, with parameters
-    #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = "udt:noisy")]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = DEFAULT_LAW)]
     cc: Law,
     /// The tree, and what is random about the path, follow from this
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -306,8 +306,8 @@ mod tests {
     }
 
     #[test]
-    fn the_law_fits_the_path_by_default() {
-        let name = law_name(&parse(&[]).cc);
+    fn a_law_is_named_as_it_is_chosen() {
+        let name = law_name(&parse(&["--cc", "udt:noisy"]).cc);
         assert_eq!(name, "udt:noisy");
         assert_eq!(name.parse::<Law>().unwrap(), parse(&["--cc", "udt:noisy=true"]).cc);
     }

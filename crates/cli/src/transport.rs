@@ -10,13 +10,16 @@ use farhaul::{BufferSizes, Endpoint, Law, Options};
 use crate::exit::{Failed, Usage};
 use crate::units;
 
+/// The law of those who choose none: docs/default-law.md tells why.
+pub const DEFAULT_LAW: &str = "haul";
+
 /// Transport options.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Transport options")]
 pub struct TransportArgs {
     /// Congestion control law for what this side sends, with parameters; `farhaul cc list` lists
     /// them. Laws of the receiver, such as gtp, want to be chosen on both sides
-    #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = "udt")]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = DEFAULT_LAW)]
     pub cc: Law,
     /// Maximum segment size, bytes: the MTU of the path
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]

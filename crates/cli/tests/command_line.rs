@@ -33,7 +33,7 @@ fn laws_are_listed() {
     assert!(text.contains("low_window=38"), "{text}");
     let ended = run(&["cc", "list", "blast", "udt4", "--json"]);
     let listed: serde_json::Value = serde_json::from_str(&ended.lines.join("\n")).expect("JSON");
-    assert_eq!(listed["default"], "udt");
+    assert_eq!(listed["default"], "haul");
     let names: Vec<_> = listed["laws"].as_array().unwrap().iter().map(|l| &l["name"]).collect();
     assert_eq!(names, ["udt4", "blast"]);
     let rate = &listed["laws"][1]["parameters"][0];
@@ -264,7 +264,7 @@ fn keys_of_the_perf_report() {
     let theirs = listener.finish_well().json();
 
     assert_eq!(report["protocol"], "udt");
-    assert_eq!(report["cc"], "udt");
+    assert_eq!(report["cc"], "haul");
     assert_eq!(report["streams"], 2);
     assert_eq!(report["role"], "sender");
     for report in [&report, &report["peer"], &theirs] {

@@ -57,7 +57,7 @@ fn both_directions_on_a_lossy_path() {
     let _turn = turn();
     let (listener, addr) = listen(&[]);
     let relay = Path::new("300M", 5).loss("1%").to(addr);
-    exchange(listener, connect(relay.local_addr(), &["--cc", "udt:noisy"]), 10 * MB);
+    exchange(listener, connect(relay.local_addr(), &[]), 10 * MB);
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl Haul {
             round: Round::default(),
             rate: 0.0,
             delays: Delays::default(),
-            looks: phases::Looks::default(),
+            looks: phases::Looks::new(),
             judged: (0.0, 0.0),
             pardoned: 0,
             silent: false,

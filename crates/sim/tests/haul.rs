@@ -84,18 +84,25 @@ fn flows_share_whatever_their_round_trips() {
     assert!(many.iter().sum::<f64>() > 0.95, "{many:?}");
 }
 
-/// CUBIC has 40% of its fair share at least, which is half of the link. How much is left to `haul`
-/// depends on the moment at which it finds out: see docs/default-law.md.
+/// Of a fair share, which is half of the link, CUBIC must keep 40%; so must `haul`.
 #[test]
-fn beside_cubic_cubic_has_its_share() {
-    for rtt_ms in [5.0, 20.0] {
+fn beside_cubic_both_have_a_share() {
+    for (rate, bits, rtt_ms) in [("20M", 20e6, 5.0), ("50M", 50e6, 5.0), ("50M", 50e6, 20.0)] {
         let top = "duration = \"40s\"\nmeasure_from = \"10s\"";
-        let link = format!("rate = \"50M\"\nqueue = \"bdp:{rtt_ms}ms\"");
+        let link = format!("rate = \"{rate}\"\nqueue = \"bdp:{rtt_ms}ms\"");
         let flows = [(rtt_ms, HAUL), (rtt_ms, "protocol = \"tcp-cubic\"")];
-        let shares = shares(&run(top, &link, &flows), 50e6);
-        assert!(shares[1] > 0.2, "{rtt_ms} ms: {shares:?}");
-        assert!(shares[0] > 0.05, "{rtt_ms} ms: {shares:?}");
+        let shares = shares(&run(top, &link, &flows), bits);
+        assert!(shares.iter().all(|share| *share > 0.2), "{rate}, {rtt_ms} ms: {shares:?}");
     }
+}
+
+/// Packets that delays of the path keep waiting, at looks as well, and some that it loses.
+#[test]
+fn what_the_path_does_is_not_taken_for_a_competitor() {
+    let top = "duration = \"30s\"\nmeasure_from = \"10s\"";
+    let link = "rate = \"200M\"\nloss = \"0.1%\"\njitter = \"1ms\"";
+    let two = shares(&run(top, link, &[(10.0, HAUL), (20.0, HAUL)]), 200e6);
+    assert!(two.iter().sum::<f64>() > 0.8 && jain(&two) > 0.95, "{two:?}");
 }
 
 #[test]

@@ -66,6 +66,14 @@ const EMPTIED: f64 = 3.0;
 /// so many times as large.
 const JOIN: f64 = 8.0;
 
+/// Competing must pay: after so many seconds and round trips the flow must have this share of the rate
+/// that it had before. If not, losses at random or delays of the path were taken for somebody else, and
+/// twice as many looks must fail the next time, up to so many times as many.
+const TRIAL: Duration = Duration::from_secs(4);
+const TRIAL_ROUNDS: f64 = 20.0;
+const PAYS: f64 = 0.7;
+const MOST_PATIENCE: f64 = 32.0;
+
 /// Losses up to this share are none of congestion (BBR's `LossThresh`), and so many packets beyond
 /// it may be chance; judged over a round trip or so many packets.
 const LOSS_TOLERATED: f64 = 0.02;
@@ -113,6 +121,17 @@ pub(super) struct Looks {
     lost_at: Option<Time>,
     /// The window when the queue was last found empty.
     window_before: f64,
+    /// How many times as many must fail.
+    patience: f64,
+    trial: Option<Trial>,
+}
+
+/// What the flow had before it began to compete.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    since: Time,
+    delivered: u64,
+    rate: f64,
 }
 
 impl Looks {
@@ -123,6 +142,10 @@ impl Looks {
     /// What is left of the window.
     pub fn window(&self) -> Option<f64> {
         self.now.map(|look| look.window)
+    }
+
+    pub fn new() -> Self {
+        Looks { patience: 1.0, ..Looks::default() }
     }
 
     /// None before the next is due.
@@ -244,6 +267,23 @@ impl Haul {
         // Its curve leads back to the window that there was before.
         self.cubic.decrease(self.looks.window_before.max(self.window), view);
         self.joins_until = Some(JOIN * self.window);
+        self.looks.trial =
+            Some(Trial { since: view.now, delivered: view.delivered, rate: self.rate });
+    }
+
+    /// Stops to compete where that does not pay.
+    fn end_trial(&mut self, view: &View) {
+        let Some(trial) = self.looks.trial else { return };
+        let elapsed = (view.now - trial.since).as_secs_f64();
+        if elapsed < TRIAL.as_secs_f64().max(TRIAL_ROUNDS * self.delays.standing) {
+            return;
+        }
+        self.looks.trial = None;
+        let rate = (view.delivered - trial.delivered) as f64 / elapsed;
+        if rate < PAYS * trial.rate {
+            self.looks.patience = (2.0 * self.looks.patience).min(MOST_PATIENCE);
+            self.hold(trial.rate * self.delays.base, view);
+        }
     }
 
     /// At the end of a round trip.
@@ -309,6 +349,9 @@ impl Haul {
 
     /// Begins or ends a look.
     pub(super) fn look(&mut self, view: &View) {
+        if self.phase == Phase::Compete {
+            self.end_trial(view);
+        }
         if let Some(look) = self.looks.now {
             if view.now >= look.until {
                 self.end_look(look, view);
@@ -345,8 +388,8 @@ impl Haul {
         self.looks.against = if against > 0.0 { self.looks.against + against } else { 0.0 };
         let enough = match self.phase {
             Phase::Compete => EMPTIED,
-            _ if lost => FAILED,
-            _ => FAILED_LOSSLESS,
+            _ if lost => self.looks.patience * FAILED,
+            _ => self.looks.patience * FAILED_LOSSLESS,
         };
         match self.phase {
             Phase::Compete if self.looks.against >= enough => {
