@@ -27,7 +27,7 @@ fn expect(args: &[&str], code: i32, text: &str) {
 fn laws_are_listed() {
     let ended = run(&["cc", "list"]);
     let text = ended.lines.join("\n");
-    for law in ["udt (the default): ", "hstcp: ", "gtp: ", "copa: "] {
+    for law in ["haul (the default): ", "udt: ", "hstcp: ", "gtp: ", "copa: "] {
         assert!(text.contains(law), "{law}: {text}");
     }
     assert!(text.contains("low_window=38"), "{text}");

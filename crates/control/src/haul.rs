@@ -12,10 +12,9 @@ use farhaul_base::Time;
 use farhaul_wire::{LossRange, Seq};
 
 use crate::cubic::CubicRule;
-use crate::law::SYN_NS;
 use crate::rounds::{Answered, Lowest};
 use crate::tcp_like::is_tested;
-use crate::{Knobs, Law, LawInfo, Make, Param, View};
+use crate::{Knobs, Law, LawInfo, Make, Param, SYN, View};
 
 /// Share of the way to its aim that a window goes in a round trip (FAST's γ, ToN 2006 §IV-B).
 const GAIN: f64 = 0.5;
@@ -283,10 +282,17 @@ impl Haul {
         if self.delays.standing > 0.0 {
             knobs.period_ns = self.delays.standing * 1e9 / (pace * window);
         }
-        // While a hole is repaired the engine holds the window against what left in the last round
-        // trip and SYN interval, for an ACK may wait so long.
-        let stretch = SYN_NS / (view.rtt.as_nanos() as f64).max(1.0);
-        knobs.window = if self.repairing.is_some() { window * (1.0 + stretch) } else { window };
+        // Where every ACK may wait for a timer, there is more in flight than the window, and it is the
+        // pace that limits. So it is while a hole is repaired: the engine holds the window against what
+        // left in the last round trip and SYN interval.
+        let stretch = if view.ack_wait > Duration::ZERO && self.delays.base > 0.0 {
+            view.ack_wait.as_secs_f64() / self.delays.base
+        } else if self.repairing.is_some() {
+            SYN.as_secs_f64() / view.rtt.as_secs_f64().max(1e-6)
+        } else {
+            0.0
+        };
+        knobs.window = window * (1.0 + stretch);
     }
 }
 

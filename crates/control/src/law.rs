@@ -48,6 +48,9 @@ pub struct View {
     pub largest_sent: Seq,
     /// Largest sequence number acknowledged so far.
     pub largest_acked: Seq,
+    /// How long the peer may keep the news of an arrival to itself: the SYN interval where its timer
+    /// says when it acknowledges (the stock library, or no [`Knobs::ack_interval`]).
+    pub ack_wait: Duration,
     /// The application, not the network, limited the sending since the last ACK.
     pub app_limited: bool,
     /// Packets known to have arrived since the connection began, those behind a hole too.
@@ -77,6 +80,7 @@ impl Default for View {
             max_window: 1 << 20,
             largest_sent: Seq::new(Seq::MAX),
             largest_acked: Seq::new(Seq::MAX),
+            ack_wait: Duration::ZERO,
             app_limited: false,
             delivered: 0,
             newest: None,

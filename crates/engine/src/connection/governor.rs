@@ -188,6 +188,7 @@ impl Connection {
         // It corrects the law once: the step that follows starts from the corrected period.
         let (real_period, measured_at) = self.real_period;
         let real_period = if now - measured_at < SYN { real_period } else { 0.0 };
+        let asked = !self.stock && self.governor.knobs().ack_interval > 0;
         let ipv6_extra = self.config.mss - self.config.wire_mss(self.peer.ip());
         View {
             now,
@@ -207,6 +208,7 @@ impl Connection {
             max_window: self.agreement.flight_flag,
             largest_sent: self.send.next_seq().prev(),
             largest_acked: self.send.una().prev(),
+            ack_wait: if asked { Duration::ZERO } else { SYN },
             app_limited,
             delivered: self.send.delivered(),
             newest: None,

@@ -455,6 +455,7 @@ impl Sender {
             max_window: self.peer_window,
             largest_sent: seq(self.board.end()).prev(),
             largest_acked: seq(self.board.una()).prev(),
+            ack_wait: Duration::ZERO,
             app_limited,
             delivered: self.delivered,
             newest: None,
