@@ -8,6 +8,7 @@ use std::sync::{PoisonError, RwLock};
 use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
 
+use crate::governor::made;
 use crate::{
     Bbr, Bic, Blast, CongestionManager, Copa, Cubic, Fast, GroupControl, Gtp, Haul, HighSpeed, Law,
     Ledbat, Reno, Scalable, Udt, Udt4, Vegas, Westwood,
@@ -241,10 +242,10 @@ impl Spec {
     /// Makes the law, without a group: one that belongs in a group is alone in one of its own.
     /// `seed` feeds whatever randomness it uses.
     pub fn build(&self, seed: u64) -> Box<dyn Law> {
-        match self.0.info.make {
+        made(|| match self.0.info.make {
             Make::Law(make) => make(&self.0, seed),
             Make::Group(make) => make(&self.0).join(IpAddr::V4(Ipv4Addr::UNSPECIFIED), seed),
-        }
+        })
     }
 }
 
