@@ -62,33 +62,75 @@ fn gtp_shares_a_receiver_whatever_the_round_trips() {
     }
 }
 
-/// Who joins has a fair share soon after and costs the others no packets; what one leaves is taken
-/// up at once.
+/// Who joins has a fair share half a second later, and what one leaves is taken up in as long;
+/// hardly a packet is lost by either.
 #[test]
 fn gtp_flows_join_and_leave() {
-    let senders = [(10, 0.0, 30.0, "gtp"), (50, 0.0, 30.0, "gtp"), (30, 10.0, 20.0, "gtp")];
-    let report = run("200M", &senders, (0.0, 30.0));
-    // Half a second each; means of 2 s.
-    let mean = |flow: usize, second: usize| {
-        report.flows[flow].series[2 * second..2 * second + 4].iter().sum::<f64>() / 4.0 / 1e6
-    };
-    for (second, shares) in
-        [(7, [97.0, 97.0, 0.0]), (12, [65.0; 3]), (17, [65.0; 3]), (22, [97.0, 97.0, 0.0])]
+    for (stay, rate, bits) in
+        [(2, "200M", 200.0), (3, "200M", 200.0), (8, "400M", 400.0), (64, "400M", 400.0)]
     {
-        for (flow, share) in shares.into_iter().enumerate() {
-            let found = mean(flow, second);
-            assert!((found - share).abs() < 12.0, "flow {flow} at {second} s: {found}");
+        let mut senders: Vec<_> =
+            (0..stay).map(|nth| (10 + 40 * nth / (stay - 1), 0.0, 20.0, "gtp")).collect();
+        let without = loss(&run(rate, &senders, (0.0, 20.0)));
+        senders.push((30, 10.0, 15.0, "gtp"));
+        let report = run(rate, &senders, (0.0, 20.0));
+        let more = loss(&report) - without;
+        assert!(more < 0.002, "{stay} flows: joining and leaving cost {more}");
+        // Half a second each.
+        for (half, flows) in [(18, stay), (21, stay + 1), (28, stay + 1), (31, stay), (38, stay)] {
+            let fair = 0.97 * bits / f64::from(flows);
+            for flow in &report.flows[..flows as usize] {
+                let found = flow.series[half] / 1e6;
+                let what = format!("{} of {flows} in half-second {half}", flow.name);
+                assert!((found / fair - 1.0).abs() < 0.2, "{what}: {found}, not {fair}");
+            }
         }
     }
 }
 
-/// A sender that is slower than its share leaves the rest to the others.
+/// A greedy flow and `slow` others with `options`, all of them members, at an estimated capacity of
+/// 100 Mb/s: what each brings from 10 s to 20 s.
+fn beside_slow_ones(law: &str, slow: usize, options: &str) -> Vec<f64> {
+    let mut text = String::from(
+        "duration = \"20s\"\nmeasure_from = \"10s\"\n\
+         [[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"100M\"\ndelay = \"10ms\"\n\
+         queue = \"bdp\"\n",
+    );
+    for nth in 0..=slow {
+        let options = if nth == 0 { "" } else { options };
+        write!(
+            text,
+            "[[flow]]\nname = \"f{nth}\"\nfrom = \"a\"\nto = \"b\"\ncc = \"{law}\"\n{options}\n"
+        )
+        .expect("there is memory");
+    }
+    rates(&run_text(&text))
+}
+
+/// Senders that are slower than their share from the beginning leave the rest to the others.
 #[test]
 fn gtp_gives_away_what_a_sender_cannot_use() {
-    let mut senders = vec![(20, 0.0, 12.0, "gtp"); 3];
-    senders[1].3 = "blast:rate=10M";
-    let rates = rates(&run("120M", &senders, (6.0, 12.0)));
-    assert!(rates[0].min(rates[2]) > 46e6, "what the stranger leaves is shared: {rates:?}");
+    for law in ["gtp", "gtp:first=8k"] {
+        for (slow, size, every, uses) in
+            [(1, "1kB", "1s", 8e3), (30, "1kB", "1s", 8e3), (1, "12kB", "10ms", 9.6e6)]
+        {
+            let messages = format!("messages = {{ size = \"{size}\", every = \"{every}\" }}");
+            let rates = beside_slow_ones(law, slow, &messages);
+            let rest = 97e6 - uses * slow as f64;
+            assert!(rates[0] > 0.97 * rest, "{law}, {slow} with {size}: {}", rates[0]);
+            assert!(rates[1] > 0.97 * uses, "{law}, {slow} with {size}: {}", rates[1]);
+        }
+    }
+}
+
+/// From the least first rate, the group comes to all of its receiver too.
+#[test]
+fn gtp_finds_the_capacity_from_any_first_rate() {
+    for others in [1, 3, 30] {
+        let rates = beside_slow_ones("gtp:first=8k", others, "");
+        assert!(rates.iter().sum::<f64>() > 90e6, "{others}: {rates:?}");
+        assert!(jain(&rates).unwrap_or(0.0) > 0.98, "{others}: {rates:?}");
+    }
 }
 
 /// Eight connections to one host under `cm` take as much as one NewReno; to eight hosts, as eight.

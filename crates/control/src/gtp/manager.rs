@@ -9,8 +9,10 @@ use crate::max_min;
 
 /// A flow brings less than this share of its grant: it cannot use it.
 const USED: f64 = 0.9;
-/// All flows together bring less than this share of what they are granted: there is no more room.
+/// Those who can use their grants bring less than this share of them: there is no more room.
 const FILLED: f64 = 0.98;
+/// From a grant of fewer packets an interval than this nobody can tell whether it is used.
+const TELLING: f64 = 4.0;
 /// What a flow that cannot use its share keeps beyond what it brings, to show that it has more.
 const HEADROOM: f64 = 1.25;
 /// A flow that brings more than this share of its grant does not keep to it…
@@ -48,6 +50,8 @@ struct Flow {
     rate: f64,
     /// What it wants, bits/s; without end while it uses what it is given.
     demand: f64,
+    /// Intervals in a row in which it did not use what it is given.
+    idle: u32,
     /// It is not given more than the first rate before this, while the others slow down.
     admitted_at: Time,
     /// What had arrived when the interval began, and what has now.
@@ -57,10 +61,26 @@ struct Flow {
     overruns: u32,
 }
 
+impl Arrivals {
+    fn packet_bits(&self) -> f64 {
+        self.bits / self.packets.max(1) as f64
+    }
+}
+
 impl Flow {
     /// Its sender does not keep to what it may send.
     fn is_unruly(&self) -> bool {
         self.overruns >= PATIENCE
+    }
+
+    /// It has no use for what it may send. Once is no sign: it may not have heard of it yet.
+    fn is_idle(&self) -> bool {
+        self.idle >= 2
+    }
+
+    /// What it takes of the capacity, bits/s; without end while it uses what it is given.
+    fn appetite(&self) -> f64 {
+        if self.is_idle() { self.rate } else { self.demand }
     }
 }
 
@@ -120,6 +140,7 @@ impl Manager {
             grant: self.settings.first_rate,
             rate: 0.0,
             demand: f64::INFINITY,
+            idle: 0,
             admitted_at: now + wait,
             before: None,
             latest: None,
@@ -162,34 +183,51 @@ impl Manager {
     /// Ends a control interval.
     fn control(&mut self, now: Time) {
         let span = (now - self.since).as_secs_f64();
-        let (mut total, mut granted, mut packets, mut missed, mut queues) = (0.0, 0.0, 0, 0, 0);
+        let (mut total, mut packets, mut missed, mut queues) = (0.0, 0, 0, 0);
+        // Of those who can use what they are granted.
+        let (mut able, mut brought, mut granted) = (0, 0.0, 0.0);
+        let mut grain: f64 = 0.0;
         for flow in &mut self.flows {
             let (Some(before), Some(latest)) = (flow.before, flow.latest) else { continue };
             let rate = (latest.bits - before.bits) / span;
+            let packet = latest.packet_bits() / span;
             flow.rate = rate;
             total += rate;
-            granted += flow.grant;
             packets += latest.packets - before.packets;
             missed += latest.missed - before.missed;
-            queues += usize::from(latest.rtt > latest.rtt_min * 9 / 8 + QUEUE);
             flow.before = flow.latest;
-            flow.demand = if rate >= USED * flow.grant { f64::INFINITY } else { rate * HEADROOM };
+            let telling = flow.grant >= TELLING * packet;
+            let idle = telling && rate < USED * flow.grant;
+            flow.idle = if idle { flow.idle + 1 } else { 0 };
+            // It keeps enough to show that it has more.
+            let headroom = (rate * HEADROOM).max(2.0 * TELLING * packet);
+            flow.demand = if idle { headroom } else { f64::INFINITY };
+            if rate > 0.0 && !flow.is_idle() {
+                able += 1;
+                queues += u32::from(latest.rtt > latest.rtt_min * 9 / 8 + QUEUE);
+                brought += rate;
+                // Where it cannot be told, what it brings must do.
+                granted += if telling { flow.grant } else { flow.grant.min(rate) };
+                grain = grain.max(packet);
+            }
             let over = rate > OBEYED * flow.grant && now > flow.admitted_at;
             flow.overruns = if over { flow.overruns + 1 } else { 0 };
         }
         // A packet more or less of a flow is chance, and of many flows the root of their number.
-        let grain = (self.flows.len() as f64).sqrt() * total / (packets.max(1) as f64);
+        let chance = f64::from(able).sqrt() * grain;
         self.since = now;
         if self.settings.capacity.is_none() {
             let lossy = missed as f64 > self.settings.tolerance * (packets + missed) as f64;
-            // One way that is congested is no matter of the receiver's.
-            let crowded = 2 * queues > self.flows.len();
+            // One way that is congested is no matter of the receiver's; and what an idle flow knows
+            // of its round trip is old.
+            let crowded = 2 * queues > able;
             if lossy || crowded {
                 self.was_overrun = true;
                 self.capacity = (DRAIN * total).max(self.settings.first_rate);
                 self.probe = PROBE;
-            } else if total + grain >= FILLED * granted {
-                // What does not arrive is no reason to think that there is more room.
+            } else if able > 0 && brought + chance >= FILLED * granted {
+                // What does not arrive is no reason to think that there is more room, unless it
+                // is of those who have nothing to send.
                 self.capacity *= 1.0 + self.probe;
                 self.probe = (2.0 * self.probe).min(BOLDEST[usize::from(self.was_overrun)]);
             }
@@ -209,9 +247,12 @@ impl Manager {
             left -= flow.rate.max(*share);
         }
         let ruly = || demands.iter().zip(&self.flows).filter(|(_, flow)| !flow.is_unruly());
-        let shares = max_min(left, &ruly().map(|(demand, _)| *demand).collect::<Vec<f64>>());
+        let kept = max_min(left, &ruly().map(|(demand, _)| *demand).collect::<Vec<f64>>());
+        // What a flow may send and does not is no other's loss.
+        let used = max_min(left, &ruly().map(|(_, flow)| flow.appetite()).collect::<Vec<f64>>());
         let ruly = self.flows.iter_mut().filter(|flow| !flow.is_unruly());
-        for (flow, share) in ruly.zip(shares) {
+        for (flow, (kept, used)) in ruly.zip(kept.into_iter().zip(used)) {
+            let share = kept.max(used);
             flow.grant = if now < flow.admitted_at { first.min(share) } else { share };
         }
     }

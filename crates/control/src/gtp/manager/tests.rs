@@ -87,6 +87,22 @@ fn a_share_that_is_not_used_is_given_up_and_had_back() {
     assert_eq!(world.grants(), [25.0; 4]);
 }
 
+/// With one flow idle from the beginning, and one that becomes slow.
+#[test]
+fn the_capacity_is_found_beside_those_who_do_not_use_their_share() {
+    let mut world = World::new(Settings { capacity: None, ..SETTINGS }, 100e6);
+    (0..3).for_each(|_| world.join());
+    world.flows[1].3 = Some(0.0);
+    for (slow, rest) in [(None, 50e6), (Some(4e6), 96e6)] {
+        world.flows[2].3 = slow;
+        world.run(5_000);
+        let before = world.flows[0].1;
+        world.run(10_000);
+        let rate = (world.flows[0].1 - before) / 10.0;
+        assert!(rate > 0.93 * rest, "{slow:?}: {rate}");
+    }
+}
+
 #[test]
 fn the_capacity_is_found_and_kept() {
     for (link, flows) in [(10e6, 2), (1e9, 3), (200e6, 64)] {
