@@ -47,7 +47,7 @@ struct Slow<'a>(&'a [u8], usize);
 impl Read for Slow<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.1 += 1;
-        if self.1 % 2 == 0 {
+        if self.1.is_multiple_of(2) {
             return Err(ErrorKind::WouldBlock.into());
         }
         let count = self.0.len().min(out.len()).min(self.1 % 7 + 1);
