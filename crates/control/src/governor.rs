@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::{Knobs, Law, View};
+use crate::{Knobs, Law, SHORTEST_WAIT, View};
 
 /// A law and what it has set.
 #[derive(Debug)]
@@ -18,8 +18,18 @@ pub struct Governor {
 impl Governor {
     /// `law` with knobs at their defaults. Tell it of [`Law::init`] first.
     pub fn new(law: Box<dyn Law>) -> Self {
-        let watches_packets = law.watches_packets();
-        Governor { law, knobs: Knobs::default(), watches_packets, failure: None }
+        let mut governor =
+            Governor { law, knobs: Knobs::default(), watches_packets: false, failure: None };
+        governor.ask_what_it_watches();
+        governor
+    }
+
+    fn ask_what_it_watches(&mut self) {
+        let law = self.law.as_ref();
+        match catch_unwind(AssertUnwindSafe(|| law.watches_packets())) {
+            Ok(watches) => self.watches_packets = watches,
+            Err(panic) => self.fail(panic.as_ref()),
+        }
     }
 
     /// Tells the law of an event. What it has set is within its limits afterwards.
@@ -32,10 +42,15 @@ impl Governor {
         if self.failure.is_some() {
             return T::default();
         }
+        let timer = self.knobs.timer;
         let (law, knobs) = (self.law.as_mut(), &mut self.knobs);
         // Law and knobs may be left in any state by a panic: neither is looked at again.
         let told = catch_unwind(AssertUnwindSafe(|| event(law, view, knobs)));
         self.knobs.contain(view.now);
+        if self.knobs.timer != timer {
+            // Only a new one: one that is nearly due would be put off by each event.
+            self.knobs.timer = self.knobs.timer.map(|at| at.max(view.now + SHORTEST_WAIT));
+        }
         told.unwrap_or_else(|panic| {
             self.fail(panic.as_ref());
             T::default()
@@ -46,8 +61,8 @@ impl Governor {
     /// new law changes them.
     pub fn replace(&mut self, law: Box<dyn Law>, view: &View) {
         self.tell(view, |law, view, knobs| law.close(view, knobs));
-        self.watches_packets = law.watches_packets();
-        self.law = law;
+        self.dismiss(law);
+        self.ask_what_it_watches();
         let Knobs { window, period_ns, pause_until, messages, .. } =
             core::mem::take(&mut self.knobs);
         self.knobs = Knobs { window, period_ns, pause_until, messages, ..Knobs::default() };
@@ -93,16 +108,56 @@ impl Governor {
         self.failure.as_deref()
     }
 
+    /// Puts `law` in the place of the one at work, which may panic even when it is dropped.
+    fn dismiss(&mut self, law: Box<dyn Law>) {
+        let before = core::mem::replace(&mut self.law, law);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(before))) {
+            self.fail(panic.as_ref());
+        }
+    }
+
     #[cold]
     fn fail(&mut self, panic: &(dyn core::any::Any + Send)) {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied());
-        self.failure = Some(text.unwrap_or("no message").to_owned());
+        self.failure = Some(text_of(panic));
         self.watches_packets = false;
         self.knobs = Knobs::default();
     }
+}
+
+impl Drop for Governor {
+    fn drop(&mut self) {
+        self.dismiss(Box::new(Broken(String::new())));
+    }
+}
+
+/// The law that `make` makes, or one that fails as soon as it is told of anything: whoever makes laws
+/// has other connections to look after.
+pub(crate) fn made(make: impl FnOnce() -> Box<dyn Law>) -> Box<dyn Law> {
+    let made = catch_unwind(AssertUnwindSafe(make));
+    made.unwrap_or_else(|panic| Box::new(Broken(text_of(panic.as_ref()))))
+}
+
+/// Stands for a law that could not be made: what that said.
+#[derive(Debug)]
+struct Broken(String);
+
+impl Law for Broken {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+
+    fn init(&mut self, _view: &View, _knobs: &mut Knobs) {
+        std::panic::resume_unwind(Box::new(core::mem::take(&mut self.0)));
+    }
+}
+
+/// What was said in a panic.
+fn text_of(panic: &(dyn core::any::Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("no message").to_owned()
 }
 
 #[cfg(test)]

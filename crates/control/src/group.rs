@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::governor::made;
 use crate::{Law, Make, Spec};
 
 /// What several connections of one host have in common. Each that joins gets a law of its own,
@@ -40,11 +41,13 @@ impl Groups {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Known { groups, addresses } = &mut *known;
         let peer = addresses.get(&peer).copied().unwrap_or(peer);
-        let index = groups.iter().position(|(other, _)| other == spec).unwrap_or_else(|| {
-            groups.push((spec.clone(), make(spec.values())));
-            groups.len() - 1
-        });
-        groups[index].1.join(peer, seed)
+        made(|| {
+            let index = groups.iter().position(|(other, _)| other == spec).unwrap_or_else(|| {
+                groups.push((spec.clone(), make(spec.values())));
+                groups.len() - 1
+            });
+            groups[index].1.join(peer, seed)
+        })
     }
 }
 

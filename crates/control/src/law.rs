@@ -195,7 +195,7 @@ pub struct Knobs {
     pub rto: Option<Duration>,
     /// Round-trip time to use in place of the measured one: at most 60 s.
     pub rtt: Option<Duration>,
-    /// When [`Law::on_timer`] is to be called, once.
+    /// When [`Law::on_timer`] is to be called, once: [`SHORTEST_WAIT`] from now at the earliest.
     pub timer: Option<Time>,
     /// Control messages to send to the peer's law; the connection takes them out. At most
     /// [`MOST_MESSAGES`] wait, of at most a packet each.

@@ -8,6 +8,7 @@ use std::sync::{PoisonError, RwLock};
 use farhaul_base::names::suggestion;
 use farhaul_base::units::{Rate, parse_duration};
 
+use crate::governor::made;
 use crate::{
     Bbr, Bic, Blast, CongestionManager, Copa, Cubic, Fast, GroupControl, Gtp, Haul, HighSpeed, Law,
     Ledbat, Reno, Scalable, Udt, Udt4, Vegas, Westwood,
@@ -241,10 +242,10 @@ impl Spec {
     /// Makes the law, without a group: one that belongs in a group is alone in one of its own.
     /// `seed` feeds whatever randomness it uses.
     pub fn build(&self, seed: u64) -> Box<dyn Law> {
-        match self.0.info.make {
+        made(|| match self.0.info.make {
             Make::Law(make) => make(&self.0, seed),
             Make::Group(make) => make(&self.0).join(IpAddr::V4(Ipv4Addr::UNSPECIFIED), seed),
-        }
+        })
     }
 }
 
@@ -270,11 +271,20 @@ impl FromStr for Spec {
         let info = laws().into_iter().find(|law| law.name == name);
         let info = info.ok_or_else(|| SpecError::UnknownLaw(name.to_owned()))?;
         let mut spec = Spec::of(info);
+        let mut given = vec![false; info.params.len()];
         for pair in rest.split(',').filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, "true"));
+            let (key, value) = pair.split_once('=').unzip();
+            let key = key.unwrap_or(pair);
             let index = info.params.iter().position(|p| p.key == key);
             let index = index.ok_or_else(|| SpecError::UnknownKey(info, key.to_owned()))?;
             let param = &info.params[index];
+            if core::mem::replace(&mut given[index], true) {
+                return Err(SpecError::Twice(param));
+            }
+            let value = match value {
+                None if param.kind == Kind::Flag => "true",
+                value => value.ok_or(SpecError::NoValue(param))?,
+            };
             spec.0.values[index] =
                 param.read(value).ok_or_else(|| SpecError::BadValue(param, value.to_owned()))?;
         }
@@ -304,6 +314,10 @@ pub enum SpecError {
     UnknownKey(&'static LawInfo, String),
     /// The value is not of the parameter's kind, or out of range.
     BadValue(&'static Param, String),
+    /// The parameter is there without one.
+    NoValue(&'static Param),
+    /// The parameter is there more than once.
+    Twice(&'static Param),
 }
 
 impl fmt::Display for SpecError {
@@ -323,6 +337,17 @@ impl fmt::Display for SpecError {
             SpecError::BadValue(param, value) => {
                 let expected = param.expected();
                 write!(f, "parameter '{}' cannot be '{value}'; give {expected}", param.key)
+            }
+            SpecError::NoValue(param) => {
+                write!(
+                    f,
+                    "parameter '{0}' has no value; {0}= wants {1}",
+                    param.key,
+                    param.expected()
+                )
+            }
+            SpecError::Twice(param) => {
+                write!(f, "parameter '{}' is there twice; give it once", param.key)
             }
         }
     }
@@ -415,6 +440,10 @@ mod tests {
         assert!(message("udt:window=0").contains("from 1 to"));
         assert!(message("udt:noise=NaN").contains("cannot be"));
         assert!(message("udt:noisy=1").ends_with("give true or false"));
+        assert!(
+            message("udt:window").starts_with("parameter 'window' has no value; window= wants")
+        );
+        assert!(message("udt:window=1,window=2").contains("'window' is there twice"));
     }
 
     #[test]

@@ -93,6 +93,9 @@ pub enum Ended {
     /// Nothing came from the peer for as long as `peer_timeout`, or the peer gave up for that reason.
     #[serde(rename = "broken")]
     Broken,
+    /// Its congestion control law panicked.
+    #[serde(rename = "law failed")]
+    LawFailed,
     /// Everything had been sent, but was not acknowledged within the linger time.
     #[serde(rename = "not acknowledged")]
     NotAcknowledged,
@@ -104,6 +107,7 @@ impl fmt::Display for Ended {
         f.write_str(match self {
             Ended::NeverConnected => "never connected",
             Ended::Broken => "broken",
+            Ended::LawFailed => "law failed",
             Ended::NotAcknowledged => "not acknowledged",
         })
     }

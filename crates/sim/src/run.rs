@@ -235,6 +235,7 @@ impl Recording {
         let bytes = self.simulation.agent(receiver(number)).delivered();
         let ended = match self.simulation.agent_mut(sender(number)) {
             Agent::Udt(agent) => agent.ended(),
+            Agent::TcpSource(source) => source.ended(),
             _ => None,
         };
         let (transfers, messages) = (self.transfers(number), self.messages(number));

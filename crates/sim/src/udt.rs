@@ -171,6 +171,7 @@ impl UdtAgent {
             None => Some(Ended::NeverConnected),
             Some(None | Some(CloseReason::Local)) => None,
             Some(Some(CloseReason::LingerTimeout)) => Some(Ended::NotAcknowledged),
+            Some(Some(CloseReason::LawFailed)) => Some(Ended::LawFailed),
             // Nothing has come for too long, or the peer has found so.
             Some(Some(_)) => Some(Ended::Broken),
         }

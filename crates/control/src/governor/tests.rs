@@ -116,3 +116,49 @@ fn a_law_is_described_until_it_fails() {
     assert_eq!(shy.describe(), ("", ""));
     assert_eq!(shy.failure(), Some("none of your business"));
 }
+
+/// Panics wherever it is asked to by its number.
+#[derive(Debug)]
+struct Fragile(u32);
+
+impl Law for Fragile {
+    fn name(&self) -> &'static str {
+        "fragile"
+    }
+
+    fn watches_packets(&self) -> bool {
+        assert_ne!(self.0, 1, "watches");
+        false
+    }
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert_ne!(self.0, 2, "dropped");
+    }
+}
+
+#[test]
+fn a_panic_outside_the_handlers_is_one_of_its_own_connection() {
+    let watching = Governor::new(Box::new(Fragile(1)));
+    assert!(watching.failure().unwrap().contains("watches"));
+    let mut leaving = Governor::new(Box::new(Fragile(2)));
+    assert_eq!(leaving.failure(), None);
+    leaving.replace(Box::new(Puppet(|_| ())), &View::default());
+    assert!(leaving.failure().unwrap().contains("dropped"));
+    drop(Governor::new(Box::new(Fragile(2))));
+
+    let mut unmade = Governor::new(made(|| panic!("no such value")));
+    unmade.tell(&View::default(), |law, view, knobs| law.init(view, knobs));
+    assert_eq!(unmade.failure(), Some("no such value"));
+}
+
+#[test]
+fn a_timer_is_not_for_at_once_and_is_not_put_off() {
+    let mut governor = after(|k| k.timer = Some(Time::ZERO));
+    let at = Time::from_secs(5) + SHORTEST_WAIT;
+    assert_eq!(governor.knobs().timer, Some(at));
+    let later = View { now: Time::from_secs(5) + SHORTEST_WAIT / 2, ..View::default() };
+    governor.tell(&later, |_, _, _| ());
+    assert_eq!(governor.knobs().timer, Some(at));
+}

@@ -84,7 +84,7 @@ const JUDGED_OVER: f64 = 500.0;
 const LOSS_NOTICED: f64 = 0.003;
 const NOTICED_MARGIN: f64 = 2.0;
 const NOTICED_SHRINK: f64 = 0.9;
-const LOSSY_SHARE: f64 = 0.125;
+const LOSSY_SHARE: f64 = 0.05;
 /// The share kept in the queue is halved by too many losses, to no less than this, and comes back by
 /// so much a round trip.
 const LEAST_SCALE: f64 = 1.0 / 16.0;

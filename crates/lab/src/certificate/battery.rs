@@ -1,7 +1,7 @@
 //! What every law goes through.
 
 use farhaul_control::{Spec, laws};
-use farhaul_sim::Plan;
+use farhaul_sim::{Ended, Plan};
 use serde::Deserialize;
 
 use super::scale::{Take, score, to_tenths};
@@ -75,7 +75,7 @@ impl Battery {
     /// The result is a function of the law and the version alone.
     ///
     /// # Errors
-    /// What is wrong with a plan, which a test tells beforehand.
+    /// What is wrong with a plan, which a test tells beforehand; or that the law panicked.
     pub fn run(
         &self,
         law: &Spec,
@@ -89,6 +89,10 @@ impl Battery {
         let read = |spec: &&PlanSpec| self.read(spec, version, &law_text);
         let plans = due.iter().map(read).collect::<Result<Vec<Plan>, String>>()?;
         let Some(runs) = run_plans(&plans, jobs, watch, stop) else { return Ok(None) };
+        let mut flows = runs.iter().flatten().flat_map(|run| &run.report.flows);
+        if flows.any(|flow| flow.ended == Some(Ended::LawFailed)) {
+            return Err("the law panicked; a law that fails gets no certificate".into());
+        }
         let items: Vec<Scored> = self
             .due_items()
             .map(|item| {

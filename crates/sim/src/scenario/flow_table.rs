@@ -4,7 +4,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use farhaul_base::names::suggestion;
-use farhaul_control::Spec;
+use farhaul_control::{Spec, laws};
 use farhaul_engine::{Config, Mode, ReorderTolerance};
 use farhaul_link::{Rate, parse_duration, parse_size};
 use toml::de::{DeTable, DeValue};
@@ -139,8 +139,10 @@ fn protocol(section: &Section<'_>) -> Option<Protocol> {
         }
         _ => {
             let Some(tcp) = tcp_law(kind) else {
-                let known = ["udt", "tcp-newreno", "tcp-cubic", "cbr"];
-                let hint = suggestion(kind, known.into_iter());
+                let tcps: Vec<String> =
+                    laws().iter().map(|law| format!("tcp-{}", law.name)).collect();
+                let known = ["udt", "cbr", "tcp-newreno"].into_iter();
+                let hint = suggestion(kind, known.chain(tcps.iter().map(String::as_str)));
                 let span = name.as_ref().map_or(section.span(), |name| &name.span);
                 section.reader().problem(span, format!("no protocol '{kind}'; {hint}"));
                 return None;

@@ -168,6 +168,11 @@ impl Sender {
         self.state == State::Done
     }
 
+    /// Whether its law panicked.
+    pub fn law_failed(&self) -> bool {
+        self.governor.failure().is_some()
+    }
+
     /// No more is to be sent than has been.
     pub fn stop(&mut self) {
         if self.board.end() < self.segments {
@@ -432,7 +437,7 @@ impl Sender {
         self.governor.tell(&view, event);
         // There is no peer's law to hear them.
         self.governor.knobs_mut().messages.clear();
-        if self.governor.failure().is_some() {
+        if self.law_failed() {
             self.state = State::Done;
         }
     }

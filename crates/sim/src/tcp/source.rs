@@ -10,6 +10,7 @@ use super::segment::{Kind, Segment};
 use super::sender::{Sender, TcpStats};
 use super::workload::{Arrivals, Transfers, Workload};
 use crate::packet::{Content, Packet};
+use crate::report::Ended;
 use crate::simulation::AgentId;
 
 /// The sending ends of connections to one agent.
@@ -26,6 +27,8 @@ pub struct TcpSource {
     /// Of the connections that are over.
     past: TcpStats,
     stopped: bool,
+    /// The law of one of them panicked.
+    law_failed: bool,
 }
 
 #[derive(Debug)]
@@ -56,6 +59,7 @@ impl TcpSource {
             transfers: Transfers::default(),
             past: TcpStats::default(),
             stopped: false,
+            law_failed: false,
         }
     }
 
@@ -69,6 +73,11 @@ impl TcpSource {
     /// What has become of its connections.
     pub fn transfers(&self) -> Transfers {
         self.transfers
+    }
+
+    /// How its connections ended, if they should not have.
+    pub fn ended(&self) -> Option<Ended> {
+        self.law_failed.then_some(Ended::LawFailed)
     }
 
     /// Connections that are not over.
@@ -154,6 +163,10 @@ impl TcpSource {
     fn finish(&mut self, now: Time, number: u32) {
         let Some(transfer) = self.connections.remove(number) else { return };
         self.past.add(&transfer.sender.stats());
+        if transfer.sender.law_failed() {
+            self.law_failed = true;
+            return;
+        }
         self.transfers.completed += 1;
         self.transfers.bytes += transfer.bytes;
         self.transfers.time += now - transfer.begun;
