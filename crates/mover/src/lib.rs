@@ -38,6 +38,7 @@ mod error;
 mod extents;
 pub mod frame;
 mod inode;
+pub mod location;
 pub mod name;
 mod receive;
 mod replies;
