@@ -1,5 +1,8 @@
 //! `fast`: the window that leaves α packets in the queue, by leaps as long as it is far away
 //! (Wei, Jin, Low and Hegde, FAST TCP, ToN 2006).
+//!
+//! *departs:* the paper keeps with each packet the window that it left with, to pair it with its time. Here
+//! the window changes every other round, so that the times of a round are those of its own window.
 
 use crate::rounds::{Round, Rounds};
 use crate::tcp_like::{INITIAL_WINDOW, Rule, TcpLike};
@@ -81,7 +84,7 @@ impl Rule for FastRule {
 
     fn avoid(&mut self, window: f64, _acked: f64, _view: &View) -> f64 {
         let Some(round) = self.round.take() else { return window };
-        // By every other round: the times of a round are those of the window of the round before.
+        // Every other round: the times of a round are those of the window of the round before.
         self.settled = !self.settled;
         if self.settled {
             return window;

@@ -1,5 +1,8 @@
 //! `vegas`: keeps a few packets in the queue of the path, by the round-trip time (Brakmo and
 //! Peterson, JSAC 1995).
+//!
+//! *departs:* the paper sends again before a time-out by timers of its own for each packet. UDT's receiver
+//! reports losses at once, and the simulator's TCP has selective acknowledgements: neither needs them.
 
 use crate::rounds::{Round, Rounds};
 use crate::tcp_like::{INITIAL_WINDOW, Rule, TcpLike};

@@ -307,3 +307,20 @@ fn a_sender_that_ignores_its_grant_is_told_of() {
         }
     }
 }
+
+#[test]
+fn a_fixed_rate_is_another_while_data_flows() {
+    let blast = |rate: &str| -> Spec { format!("blast:rate={rate}").parse().unwrap() };
+    let mut net = Net::new(&path(), 1);
+    let ids = net.connect(Config { law: blast("10M"), ..stream() }, stream());
+    let mut flow = Flow::new(A, ids, data(1, 64 << 20));
+    let mut before = 0;
+    for (rate, bits) in [("10M", 10e6), ("40M", 40e6), ("20M", 20e6)] {
+        let now = net.now;
+        assert!(net.hosts[A].endpoint.set_law(now, ids.0, &blast(rate)));
+        net.run_until(Duration::from_secs(1), |net| flow.pump(net));
+        let share = (flow.read - before) as f64 * 8.0 / bits;
+        assert!((0.9..1.02).contains(&share), "{rate}: {share}");
+        before = flow.read;
+    }
+}
