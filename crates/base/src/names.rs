@@ -7,9 +7,14 @@ const MOST_NAMES: usize = 40;
 
 /// The one of `known` that `word` is likely to be a misspelling of.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let distance = |name: &&str| strsim::damerau_levenshtein(word, name);
+    if word.len() > LONGEST {
+        return None;
+    }
+    // Capitals are no other word.
+    let small = word.to_lowercase();
+    let distance = |name: &&str| strsim::damerau_levenshtein(&small, &name.to_lowercase());
     // To compare long words takes much time and memory.
-    let comparable = |name: &&str| word.len() <= LONGEST && name.len() <= LONGEST;
+    let comparable = |name: &&str| name.len() <= LONGEST;
     let nearest = known.filter(comparable).min_by_key(distance);
     // A word of which hardly a letter fits is not a misspelt one.
     nearest.filter(|name| distance(name) <= 1 + word.len() / 3 && distance(name) < word.len())
@@ -44,6 +49,7 @@ mod tests {
     fn nearest_or_all() {
         let known = ["rate", "delay", "queue"];
         assert_eq!(suggestion("dealy", known.into_iter()), "did you mean 'delay'?");
+        assert_eq!(suggestion("RATE", known.into_iter()), "did you mean 'rate'?");
         assert_eq!(suggestion("colour", known.into_iter()), "there are rate, delay, queue");
     }
 }
