@@ -2,6 +2,7 @@
 //! a change that was not meant shows. `FARHAUL_UPDATE_HASHES=1` writes the file anew.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "the trace is in a file")]
 
 use core::fmt::Write;
 use core::time::Duration;
