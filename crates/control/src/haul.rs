@@ -14,7 +14,7 @@ use farhaul_wire::{LossRange, Seq};
 use crate::cubic::CubicRule;
 use crate::rounds::{Answered, Lowest};
 use crate::tcp_like::is_tested;
-use crate::{Knobs, Law, LawInfo, Make, Param, SYN, View};
+use crate::{Knobs, LEAST_GROWTH, Law, LawInfo, Make, Param, SYN, View};
 
 /// Share of the way to its aim that a window goes in a round trip (FAST's γ, ToN 2006 §IV-B).
 const GAIN: f64 = 0.5;
@@ -32,7 +32,7 @@ const STANDING_PACKETS: f64 = 8.0;
 /// SYN interval, and what that lets go leaves faster than the path can take it.
 const START_STANDING: f64 = 0.125;
 /// The window never falls below this, packets, or it would not see when it might grow.
-const LEAST_WINDOW: f64 = 4.0;
+const LEAST_PIPE: f64 = 4.0;
 /// The shortest round-trip time is that of so long a time: a path may become longer.
 const BASE_KEPT: Duration = Duration::from_secs(30);
 /// An ACK every so often, seconds, but after 16 packets at the latest: they are light ones.
@@ -234,7 +234,7 @@ impl Haul {
             Phase::Hold => self.step_hold(acked, tested, view),
             Phase::Compete => self.step_compete(acked, tested, view),
         }
-        self.window = self.window.max(LEAST_WINDOW);
+        self.window = self.window.max(LEAST_PIPE);
     }
 
     fn end_round(&mut self, view: &View, knobs: &mut Knobs) {
@@ -262,7 +262,7 @@ impl Haul {
         self.looks.restart(view.now);
         self.delays.forget_standing();
         if self.rate > 0.0 {
-            self.window = (self.rate * self.delays.base).max(LEAST_WINDOW);
+            self.window = (self.rate * self.delays.base).max(LEAST_PIPE);
             self.phase = Phase::Hold;
         }
         self.begin_round(view);
@@ -270,13 +270,13 @@ impl Haul {
 
     fn apply(&self, view: &View, knobs: &mut Knobs) {
         let window = match self.looks.window() {
-            _ if self.silent => LEAST_WINDOW,
+            _ if self.silent => LEAST_PIPE,
             Some(window) => self.window.min(window).max(crate::LEAST_WINDOW),
             None => self.window,
         };
         let (pace, growth) = match self.phase {
             Phase::Start => (self.growth(view).1, START_GROWTH),
-            _ => (PACE, Knobs::default().window_growth),
+            _ => (PACE, LEAST_GROWTH),
         };
         knobs.window_growth = growth;
         if self.delays.standing > 0.0 {

@@ -187,7 +187,7 @@ pub struct Knobs {
     /// for the data sent, and kept for the data received; the stock library does not hear of it.
     pub ack_interval: u32,
     /// How many times what arrives in a round trip the peer is asked to hold its flow window open
-    /// for, 2 to [`MOST_GROWTH`]: with 2 a flow can double its rate each round trip. A peer grants
+    /// for, [`LEAST_GROWTH`] to [`MOST_GROWTH`]: with 2 a flow can double its rate each round trip. A peer grants
     /// no more than it has memory for; the stock library does not hear of it.
     pub window_growth: u32,
     /// Fixed retransmission time-out in place of the one computed from the RTT:
@@ -210,6 +210,8 @@ pub const MOST_WINDOW: f64 = (1u32 << 29) as f64;
 pub const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// The shortest interval that a law can set a timer to.
 pub const SHORTEST_WAIT: Duration = Duration::from_micros(100);
+/// The least of [`Knobs::window_growth`]: what a peer does unasked.
+pub const LEAST_GROWTH: u32 = 2;
 /// The most that [`Knobs::window_growth`] can ask for.
 pub const MOST_GROWTH: u32 = 16;
 /// The longest round-trip time and time-out that a law can set.
@@ -225,7 +227,7 @@ impl Default for Knobs {
             pause_until: Time::ZERO,
             ack_period: SYN,
             ack_interval: 0,
-            window_growth: 2,
+            window_growth: LEAST_GROWTH,
             rto: None,
             rtt: None,
             timer: None,
@@ -244,7 +246,7 @@ impl Knobs {
         self.period_ns = if period.is_nan() { longest } else { period.clamp(0.0, longest) };
         self.pause_until = self.pause_until.min(now + LONGEST_WAIT);
         self.ack_period = self.ack_period.clamp(SHORTEST_WAIT, SYN);
-        self.window_growth = self.window_growth.clamp(2, MOST_GROWTH);
+        self.window_growth = self.window_growth.clamp(LEAST_GROWTH, MOST_GROWTH);
         self.rto = self.rto.map(|rto| rto.clamp(SHORTEST_WAIT, LONGEST_RTT));
         self.rtt = self.rtt.map(|rtt| rtt.min(LONGEST_RTT));
         self.messages.truncate(MOST_MESSAGES);

@@ -136,8 +136,7 @@ pub fn handshake(
     trust: &Trust,
     context: &[u8],
 ) -> Result<Session, HandshakeError> {
-    let verifier = Arc::new(Verifier { trust: trust.clone(), algorithms: algorithms() });
-    let mut tls = connection(role, identity, verifier).map_err(protocol)?;
+    let mut tls = connection(role, identity, trust.clone()).map_err(protocol)?;
     let mut frames = Frames { stream, read: 0 };
     loop {
         while tls.wants_write() {
@@ -229,12 +228,10 @@ fn failure(error: TlsError) -> HandshakeError {
     }
 }
 
-fn connection(
-    role: Role,
-    identity: &Identity,
-    verifier: Arc<Verifier>,
-) -> Result<Connection, TlsError> {
+fn connection(role: Role, identity: &Identity, trust: Trust) -> Result<Connection, TlsError> {
     let provider = Arc::new(provider());
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier = Arc::new(Verifier { trust, algorithms });
     let versions = [&rustls::version::TLS13];
     let key = identity.certified();
     Ok(match role {
@@ -266,10 +263,6 @@ fn provider() -> CryptoProvider {
     let mut provider = default_provider();
     provider.cipher_suites.retain(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
     provider
-}
-
-fn algorithms() -> WebPkiSupportedAlgorithms {
-    default_provider().signature_verification_algorithms
 }
 
 /// Lets only those in whom are trusted.

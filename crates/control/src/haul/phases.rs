@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use farhaul_base::Time;
 
-use super::{GAIN, Haul, LEAST_WINDOW, Phase};
+use super::{GAIN, Haul, LEAST_PIPE, Phase};
 use crate::View;
 use crate::cubic::CubicRule;
 use crate::tcp_like::Rule;
@@ -253,7 +253,7 @@ impl Haul {
 
     fn hold(&mut self, window: f64, view: &View) {
         self.phase = Phase::Hold;
-        self.window = window.max(LEAST_WINDOW);
+        self.window = window.max(LEAST_PIPE);
         (self.steady, self.empty) = (0, 0);
         self.looks.window_before = self.window;
         // What a beginner did to the queue is over by then.
@@ -323,7 +323,7 @@ impl Haul {
             return;
         }
         self.scale = (self.scale / 2.0).max(LEAST_SCALE);
-        self.window = (self.window * (1.0 - all_lost / sent)).max(LEAST_WINDOW);
+        self.window = (self.window * (1.0 - all_lost / sent)).max(LEAST_PIPE);
         (self.steady, self.empty) = (0, 0);
         // What was sent before this answer will be lost as well.
         self.pardoned = 1;
@@ -339,7 +339,7 @@ impl Haul {
     pub(super) fn answer_loss(&mut self, fresh: bool, view: &View) {
         self.looks.lost_at = Some(view.now);
         if fresh && self.phase == Phase::Compete && !self.looks.looking() {
-            self.window = self.cubic.decrease(self.window, view).max(LEAST_WINDOW);
+            self.window = self.cubic.decrease(self.window, view).max(LEAST_PIPE);
             self.joins_until = None;
             // All flows lose packets when the queue overflows: the time to look together.
             let soonest = self.looks.last_at + LOOK_SOON;

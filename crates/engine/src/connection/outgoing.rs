@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use farhaul_base::Time;
-use farhaul_control::{CustomMessage, ENGINE_SUBTYPES, Knobs, MOST_GROWTH};
+use farhaul_control::{CustomMessage, ENGINE_SUBTYPES, Knobs, LEAST_GROWTH, MOST_GROWTH};
 use farhaul_wire::{
     Ack, AckDetail, AckRates, AckSeq, Control, HEADER_LEN, Handshake, LossRange, Request, write_nak,
 };
@@ -40,7 +40,7 @@ impl Default for Wish {
 
 impl Wish {
     /// What a peer does of its own accord.
-    pub const NONE: Wish = Wish { ack_interval: 0, window_growth: 2 };
+    pub const NONE: Wish = Wish { ack_interval: 0, window_growth: LEAST_GROWTH };
     /// The growth is in the bits from here on; 0 stands for that of [`Wish::NONE`].
     const GROWTH_SHIFT: u32 = 24;
 
