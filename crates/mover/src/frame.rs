@@ -27,6 +27,8 @@ pub(crate) use codec::data_header;
 pub use codec::{DecodeError, HEADER, Header};
 pub use preamble::{Preamble, Role};
 
+use serde::{Deserialize, Serialize};
+
 use crate::digest::Digest;
 use crate::name::Name;
 
@@ -132,7 +134,7 @@ pub enum Frame<'a> {
 }
 
 /// What of an entry's inode is kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// Permission bits with set-user-ID, set-group-ID and sticky: at most `0o7777`.
     pub mode: u16,
@@ -143,7 +145,7 @@ pub struct Attributes {
 }
 
 /// A time of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timestamp {
     /// Seconds since 1970 UTC.
     pub seconds: i64,
@@ -152,7 +154,7 @@ pub struct Timestamp {
 }
 
 /// How much of what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Regular files.
     pub files: u64,
@@ -165,7 +167,7 @@ pub struct Tally {
 }
 
 /// Why a side gave up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum AbortReason {
     /// Something failed on this side.

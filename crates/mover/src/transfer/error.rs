@@ -1,0 +1,104 @@
+//! Why a transfer ends before everything is moved.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::block::BadBlock;
+use super::message::BadMessage;
+use crate::error::SendError;
+use crate::frame::AbortReason;
+
+/// What ended a transfer. What is proved stays: the same command goes on from there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The sources are not there, or have no names to arrive under. Nothing was moved.
+    #[error(transparent)]
+    Sources(#[from] SendError),
+    /// The target, or its file system, does not take more.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The target or the entry.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The user stopped it.
+    #[error("interrupted")]
+    Interrupted,
+    /// There was no connection for too long.
+    #[error("no connection for {} s: {why}", after.as_secs())]
+    Lost {
+        /// How long.
+        after: Duration,
+        /// What the last attempt met with.
+        why: String,
+    },
+    /// There never was a connection.
+    #[error("{0}")]
+    Unreachable(io::Error),
+    /// What a file was read as is not what was written, whatever was tried.
+    #[error("{} did not arrive as it was read", path.display())]
+    Verification {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The peer said what nobody should say.
+    #[error("the other side broke the protocol: {0}")]
+    Violation(String),
+    /// The peer gave up.
+    #[error("the other side gave up: {text}")]
+    Remote {
+        /// Why, for the exit code.
+        reason: AbortReason,
+        /// Why, safe to print.
+        text: String,
+    },
+    /// The two sides do not agree on what was moved.
+    #[error("the receipt differs from what was sent")]
+    Receipt,
+}
+
+impl TransferError {
+    /// The exit code of a command that ends so: 1 failed, 2 wrong use, 3 refused, 4 verification
+    /// failed, 130 interrupted.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            TransferError::Sources(error) => error.exit_code(),
+            TransferError::Interrupted => 130,
+            TransferError::Verification { .. } | TransferError::Receipt => 4,
+            TransferError::Remote { reason, .. } => match reason {
+                AbortReason::Interrupted => 130,
+                AbortReason::Verification => 4,
+                AbortReason::Refused => 3,
+                _ => 1,
+            },
+            _ => 1,
+        }
+    }
+
+    /// What the peer is told.
+    pub(crate) fn reason(&self) -> AbortReason {
+        match self {
+            TransferError::Interrupted => AbortReason::Interrupted,
+            TransferError::Verification { .. } | TransferError::Receipt => {
+                AbortReason::Verification
+            }
+            TransferError::Violation(_) => AbortReason::Protocol,
+            _ => AbortReason::Failed,
+        }
+    }
+}
+
+impl From<BadMessage> for TransferError {
+    fn from(bad: BadMessage) -> Self {
+        TransferError::Violation(bad.to_string())
+    }
+}
+
+impl From<BadBlock> for TransferError {
+    fn from(bad: BadBlock) -> Self {
+        TransferError::Violation(bad.to_string())
+    }
+}

@@ -1,0 +1,129 @@
+//! A connection to the other side as a transfer sees it.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One duplex stream of bytes, ready for use: whatever secures it is done.
+///
+/// When it breaks, or the peer goes, both halves must say so within a bounded time.
+pub struct Link {
+    /// What the peer writes.
+    pub reader: Box<dyn Read + Send>,
+    /// What the peer reads. Buffered: [`Write::flush`] sends what waits.
+    pub writer: Box<dyn Write + Send>,
+    /// The rest of it.
+    pub handle: Arc<dyn LinkHandle>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Link({})", self.handle.describe())
+    }
+}
+
+/// What can be done with a connection beside reading and writing.
+pub trait LinkHandle: Send + Sync {
+    /// Ends it at once; both halves fail from now on, those that wait included.
+    fn abort(&self);
+
+    /// Limits what it sends, bits/s; none: no limit. One that cannot does nothing.
+    fn set_max_rate(&self, bits_per_second: Option<u64>) {
+        let _ = bits_per_second;
+    }
+
+    /// What it knows of the path.
+    fn facts(&self) -> LinkFacts {
+        LinkFacts::default()
+    }
+
+    /// The transport and the peer, for people: `UDP 192.0.2.1:4000`.
+    fn describe(&self) -> String;
+}
+
+/// What a connection knows of its path. Zero is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkFacts {
+    /// Whether it is UDT over UDP.
+    pub udp: bool,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Packets sent, first time and again.
+    pub packets_sent: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// What the path seems to carry, bits/s.
+    pub capacity: f64,
+}
+
+/// What a new connection is for: the first thing that its dialer says on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Purpose {
+    /// The control channel.
+    Control {
+        /// Frames that this side has received on it before.
+        received: u64,
+    },
+    /// A lane.
+    Lane {
+        /// Which; never the same twice in a transfer.
+        number: u32,
+    },
+}
+
+/// The first frame on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Join {
+    /// [`PROTOCOL`](super::message::PROTOCOL).
+    pub protocol: u32,
+    /// Which transfer.
+    pub session: [u8; 16],
+    /// What for.
+    pub purpose: Purpose,
+}
+
+/// The answer to it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Joined {
+    /// Welcome.
+    Yes {
+        /// Of the control channel: frames that the answering side has received on it before.
+        received: u64,
+    },
+    /// No, and why.
+    No(String),
+}
+
+/// The longest of these frames, bytes.
+const MAX_FRAME: usize = 4096;
+
+/// Writes one of these frames and flushes.
+///
+/// # Errors
+///
+/// Those of the stream.
+pub(crate) fn put<T: serde::Serialize>(out: &mut dyn Write, frame: &T) -> io::Result<()> {
+    let bytes = postcard::to_allocvec(frame).map_err(io::Error::other)?;
+    out.write_all(&(bytes.len() as u32).to_be_bytes())?;
+    out.write_all(&bytes)?;
+    out.flush()
+}
+
+/// Reads one of these frames.
+///
+/// # Errors
+///
+/// Those of the stream; [`io::ErrorKind::InvalidData`] for what is none.
+pub(crate) fn get<T: serde::de::DeserializeOwned>(stream: &mut dyn Read) -> io::Result<T> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_be_bytes(length) as usize;
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "not a transfer's first frame");
+    if length > MAX_FRAME {
+        return Err(bad());
+    }
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes)?;
+    postcard::from_bytes(&bytes).map_err(|_| bad())
+}

@@ -1,0 +1,428 @@
+//! What the two sides of a transfer say to each other beside the data.
+//!
+//! ```text
+//! source                                     sink
+//! Entry (a file) …                           Verdict: wanted whole, in part, or not at all
+//!   its data over the lanes, in blocks       Stored, for every block
+//!   Zeros, FileEnd | FileDropped             Finished | Failed
+//! Entry (a directory) … Leave                (its mode, times and what is to be deleted: when all
+//!                                            within is done)
+//! End                                        Receipt
+//! Done                                       (closes only now, so that the receipt arrives)
+//! ```
+//!
+//! Entries are numbered from 0 in the order of their announcement. Either side may say `Abort` at
+//! any time. Messages are [postcard](https://docs.rs/postcard)'s, each in a [`channel`] frame; what a
+//! field may hold is checked by [`Message::decode`] as far as one message tells.
+//!
+//! [`channel`]: super::channel
+
+use serde::{Deserialize, Serialize};
+
+use super::tree_hash::{CHUNK, Node};
+use crate::digest::Digest;
+use crate::frame::{AbortReason, Attributes, MAX_TARGET, MAX_TEXT, Tally};
+use crate::name::{BadName, Name};
+
+/// The version of this protocol.
+pub const PROTOCOL: u32 = 1;
+/// The longest message, bytes. Extended attributes and the nodes of a fragmented file fit.
+pub const MAX_MESSAGE: usize = 1 << 20;
+/// The most nodes in one verdict. What a file has beyond them is sent again.
+pub const MAX_NODES: usize = 16_384;
+/// The most bytes of extended attributes that are kept of an entry.
+pub const MAX_XATTRS: usize = 256 << 10;
+
+/// One thing that a side says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Message {
+    /// Source: an entry of the present directory. A directory is entered by it.
+    Entry(Entry),
+    /// Source: the present directory has no more entries.
+    Leave {
+        /// All of it could be read: what is not in it may be deleted at the sink.
+        complete: bool,
+    },
+    /// Source: what all comes to, once known. For progress only.
+    Totals {
+        /// Regular files.
+        files: u64,
+        /// Sum of their lengths, bytes.
+        bytes: u64,
+    },
+    /// Source: these chunks of a sparse file are zero.
+    Zeros {
+        /// The entry.
+        file: u64,
+        /// The first chunk.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+    /// Source: every chunk of the file has been sent or was there, and it is still what was announced.
+    FileEnd {
+        /// The entry.
+        file: u64,
+        /// Its digest; none if the transfer is not verified.
+        digest: Option<Digest>,
+        /// Its size, for those announced without one.
+        size: u64,
+    },
+    /// Source: the file changed while it was read. It begins anew, as this; a [`Message::Verdict`]
+    /// is due again.
+    FileAgain {
+        /// The entry.
+        file: u64,
+        /// What it is now.
+        attributes: Attributes,
+        /// Its size now, bytes.
+        size: u64,
+        /// Whether it has holes now.
+        sparse: bool,
+    },
+    /// Source: the file could not be read and is not to be kept.
+    FileDropped {
+        /// The entry.
+        file: u64,
+    },
+    /// Source: the file has the digest that the sink has told: [`Verdict::Compare`].
+    Same {
+        /// The entry.
+        file: u64,
+    },
+    /// Source: that was everything.
+    End {
+        /// What was announced.
+        tally: Tally,
+        /// Entries that could not be read, dropped files among them.
+        omitted: u64,
+    },
+    /// Source: the receipt has arrived.
+    Done,
+    /// Sink: what is wanted of a file.
+    Verdict {
+        /// The entry.
+        file: u64,
+        /// What.
+        verdict: Verdict,
+    },
+    /// Sink: everything in this block has been written, or failed and was reported.
+    Stored {
+        /// The block.
+        block: u64,
+    },
+    /// Sink: a chunk did not arrive as it was read. It is wanted again.
+    Damaged {
+        /// The entry.
+        file: u64,
+        /// The chunk.
+        chunk: u64,
+    },
+    /// Sink: the file is complete, verified and has its name.
+    Finished {
+        /// The entry.
+        file: u64,
+    },
+    /// Sink: an entry could not be stored. The transfer goes on without it.
+    Failed {
+        /// The entry.
+        entry: u64,
+        /// Which and why, for people.
+        text: String,
+    },
+    /// Sink: everything is stored, but for what failed.
+    Receipt {
+        /// What was announced, as the sink counts it.
+        tally: Tally,
+        /// Entries that are not stored.
+        failed: u64,
+        /// Entries of the sink that were deleted.
+        deleted: u64,
+    },
+    /// Whichever side is connected to: so many lanes, please.
+    Lanes {
+        /// How many.
+        wanted: u32,
+    },
+    /// Both: how this side is doing, now and then.
+    Pulse(Pulse),
+    /// Both: this side gives up.
+    Abort {
+        /// Why, for the exit code.
+        reason: AbortReason,
+        /// Why, for people.
+        text: String,
+    },
+}
+
+/// One entry of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// One component; see [`Entry::name`].
+    pub name: Vec<u8>,
+    /// Mode and times.
+    pub attributes: Attributes,
+    /// Owner and extended attributes, if they are to be kept.
+    pub extra: Option<Box<Extra>>,
+    /// What it is.
+    pub what: What,
+}
+
+impl Entry {
+    /// Its name.
+    pub fn name(&self) -> Name<'_> {
+        Name::new(&self.name).expect("checked when it was made or decoded")
+    }
+}
+
+/// What an entry is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// A directory; what follows is in it until its [`Message::Leave`].
+    Directory,
+    /// A regular file.
+    File {
+        /// Its size, bytes, at most 2^63 - 1.
+        size: u64,
+        /// Whether it has holes.
+        sparse: bool,
+    },
+    /// What a stream gives until its end, to be stored as a file.
+    Stream,
+    /// A symbolic link, with its text: 1 to [`MAX_TARGET`] bytes without NUL.
+    Symlink(Vec<u8>),
+    /// Another name of a file announced before.
+    HardLink {
+        /// That file's entry.
+        to: u64,
+    },
+}
+
+/// What is kept of an entry on request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extra {
+    /// User and group, by number.
+    pub owner: Option<(u32, u32)>,
+    /// Names and values, at most [`MAX_XATTRS`] bytes in all.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What the sink wants of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// All but these complete subtrees, which it has proved before: at most [`MAX_NODES`].
+    Take {
+        /// What it has.
+        have: Vec<Node>,
+    },
+    /// Nothing: what is there is the same by size and time, or is to stay.
+    Skip {
+        /// Why.
+        reason: Skip,
+        /// The digest of what is there, if receipts want it.
+        digest: Option<Digest>,
+    },
+    /// Nothing if the source's file has this digest, else all.
+    Compare {
+        /// The digest of what is there.
+        digest: Digest,
+    },
+}
+
+/// Why a file is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Skip {
+    /// It is there: same size, same time of change.
+    Same,
+    /// Something of this name is there and is to stay.
+    Exists,
+    /// It could not be made; [`Message::Failed`] says why.
+    Failed,
+}
+
+/// How a side is doing since its last pulse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pulse {
+    /// The time it covers, µs.
+    pub interval: u64,
+    /// Lanes that exist.
+    pub lanes: u32,
+    /// Time spent by all lanes together in each stage, µs, in the order of
+    /// [`Stage`](super::stages::Stage).
+    pub stages: [u64; 8],
+    /// Bytes of file data moved.
+    pub bytes: u64,
+    /// Share of the processors of this host in use, by all programs, 0 to 1000.
+    pub busy: u16,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadMessage {
+    /// A name that could lead out of its directory, or is none.
+    #[error(transparent)]
+    Name(#[from] BadName),
+    /// A field has a value that it must not have.
+    #[error("a message with a bad {0}")]
+    Value(&'static str),
+    /// It is no message at all, or is cut.
+    #[error("bytes that are no message")]
+    Malformed,
+}
+
+impl Message {
+    /// Appends its bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let bytes = postcard::to_allocvec(self).expect("plain data is always encodable");
+        out.extend_from_slice(&bytes);
+    }
+
+    /// The message that `bytes` are.
+    ///
+    /// # Errors
+    ///
+    /// [`BadMessage`]: they are none, or one that nobody should say.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
+        let (mut message, rest) =
+            postcard::take_from_bytes::<Message>(bytes).map_err(|_| BadMessage::Malformed)?;
+        if !rest.is_empty() {
+            return Err(BadMessage::Malformed);
+        }
+        message.check()?;
+        Ok(message)
+    }
+
+    fn check(&mut self) -> Result<(), BadMessage> {
+        match self {
+            Message::Entry(entry) => entry.check(),
+            Message::FileAgain { attributes, size, .. } => {
+                check_attributes(attributes)?;
+                check_size(*size)
+            }
+            Message::FileEnd { size, .. } => check_size(*size),
+            Message::Zeros { first, count, .. } => {
+                let end = first.checked_add(*count).ok_or(BadMessage::Value("range"))?;
+                if *count == 0 || end > MAX_SIZE.div_ceil(CHUNK) {
+                    return Err(BadMessage::Value("range"));
+                }
+                Ok(())
+            }
+            Message::Verdict { verdict: Verdict::Take { have }, .. } if have.len() > MAX_NODES => {
+                Err(BadMessage::Value("number of nodes"))
+            }
+            Message::Failed { text, .. } | Message::Abort { text, .. } => {
+                let mut end = text.len().min(MAX_TEXT);
+                while !text.is_char_boundary(end) {
+                    end -= 1;
+                }
+                *text = crate::report::printable(&text.as_bytes()[..end]);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the interfaces of files can express.
+const MAX_SIZE: u64 = i64::MAX as u64;
+
+impl Entry {
+    fn check(&self) -> Result<(), BadMessage> {
+        Name::new(&self.name)?;
+        check_attributes(&self.attributes)?;
+        if let Some(extra) = &self.extra {
+            let bytes: usize = extra.xattrs.iter().map(|(n, v)| n.len() + v.len()).sum();
+            let named = extra
+                .xattrs
+                .iter()
+                .all(|(n, _)| !n.is_empty() && n.len() <= crate::name::MAX_NAME && !n.contains(&0));
+            if bytes > MAX_XATTRS || !named {
+                return Err(BadMessage::Value("extended attribute"));
+            }
+        }
+        match &self.what {
+            What::File { size, .. } => check_size(*size),
+            What::Symlink(target)
+                if target.is_empty() || target.len() > MAX_TARGET || target.contains(&0) =>
+            {
+                Err(BadMessage::Value("link target"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_size(size: u64) -> Result<(), BadMessage> {
+    if size > MAX_SIZE { Err(BadMessage::Value("file size")) } else { Ok(()) }
+}
+
+fn check_attributes(attributes: &Attributes) -> Result<(), BadMessage> {
+    // Nanoseconds above have special meanings for utimensat ("now", "leave alone").
+    let times = [attributes.accessed, attributes.modified];
+    if attributes.mode > 0o7777 || times.iter().any(|time| time.nanoseconds >= 1_000_000_000) {
+        return Err(BadMessage::Value("mode or time"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &[u8], size: u64) -> Message {
+        Message::Entry(Entry {
+            name: name.to_vec(),
+            attributes: Attributes::default(),
+            extra: None,
+            what: What::File { size, sparse: false },
+        })
+    }
+
+    fn decoded(message: &Message) -> Result<Message, BadMessage> {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        Message::decode(&bytes)
+    }
+
+    #[test]
+    fn messages_come_back() {
+        for message in [
+            file(b"a", 1 << 40),
+            Message::Leave { complete: true },
+            Message::Zeros { file: 1, first: 0, count: 1 << 40 },
+            Message::Verdict { file: 7, verdict: Verdict::Take { have: Vec::new() } },
+            Message::Pulse(Pulse { busy: 1000, ..Pulse::default() }),
+            Message::Abort { reason: AbortReason::Failed, text: "why".into() },
+        ] {
+            assert_eq!(decoded(&message), Ok(message));
+        }
+    }
+
+    #[test]
+    fn what_nobody_should_say_is_refused() {
+        for name in [&b""[..], b"..", b"a/b", b"a\0", &[b'x'; 256]] {
+            assert!(matches!(decoded(&file(name, 0)), Err(BadMessage::Name(_))), "{name:?}");
+        }
+        assert_eq!(decoded(&file(b"a", 1 << 63)), Err(BadMessage::Value("file size")));
+        for (first, count) in [(0, 0), (u64::MAX, 2), (1 << 60, 1)] {
+            let zeros = Message::Zeros { file: 0, first, count };
+            assert_eq!(decoded(&zeros), Err(BadMessage::Value("range")), "{first} {count}");
+        }
+        let mut bytes = Vec::new();
+        file(b"a", 0).encode(&mut bytes);
+        bytes.push(0);
+        assert_eq!(Message::decode(&bytes), Err(BadMessage::Malformed));
+        assert_eq!(Message::decode(&bytes[..4]), Err(BadMessage::Malformed));
+    }
+
+    #[test]
+    fn texts_cannot_drive_a_terminal_and_are_cut() {
+        let text = "é\x1b[2J".repeat(1000);
+        let Ok(Message::Failed { text, .. }) = decoded(&Message::Failed { entry: 0, text }) else {
+            panic!("no message")
+        };
+        assert!(text.len() <= 4 * MAX_TEXT && !text.contains('\x1b'));
+    }
+}

@@ -1,0 +1,14 @@
+//! A transfer: files and trees over several connections at once, resumed after anything.
+
+pub mod block;
+mod error;
+mod event;
+pub mod link;
+pub mod message;
+mod session;
+pub mod stages;
+pub mod tree_hash;
+
+pub use error::TransferError;
+pub use event::{Event, Observer, Outcome, Progress};
+pub use session::{Flow, Lane, LaneEnd, Role};
