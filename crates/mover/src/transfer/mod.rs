@@ -1,14 +1,16 @@
 //! A transfer: files and trees over several connections at once, resumed after anything.
 
 pub mod block;
+pub mod channel;
 mod error;
 mod event;
 pub mod link;
 pub mod message;
-mod session;
+mod role;
+pub mod session;
 pub mod stages;
 pub mod tree_hash;
 
 pub use error::TransferError;
 pub use event::{Event, Observer, Outcome, Progress};
-pub use session::{Flow, Lane, LaneEnd, Role};
+pub use role::{Flow, Lane, LaneEnd, Role};
