@@ -49,6 +49,7 @@ mod sources;
 mod store;
 mod stream;
 mod target;
+pub mod transfer;
 mod walk;
 
 pub use error::{ReceiveError, SendError, Violation};
