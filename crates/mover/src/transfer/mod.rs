@@ -4,4 +4,5 @@
 //! the chunks' ([`tree_hash`]), a journal says which of them are stored and proved ([`journal`]),
 //! and a partial file stays beside its target until it is complete ([`part`]).
 
+pub mod journal;
 pub mod tree_hash;

@@ -189,12 +189,7 @@ impl ChunkTree {
 
     /// Takes `count` chunks of zeros from chunk `first` on; what is there of them stays.
     pub fn insert_zeros(&mut self, first: u64, count: u64) -> Result<(), BadNode> {
-        if self.kind == Kind::Dense {
-            return Err(BadNode::Dense);
-        }
-        let end = first.checked_add(count).filter(|end| *end <= self.total);
-        let end = end.ok_or(BadNode::OutOfRange)?;
-        let mut at = first;
+        let Range { start: mut at, end } = self.place_of_zeros(first, count)?;
         while at < end {
             let covered = self.covering(at);
             if covered > at {
@@ -211,14 +206,19 @@ impl ChunkTree {
         Ok(())
     }
 
+    /// The chunks of a range of zeros, if this tree takes it.
+    pub fn place_of_zeros(&self, first: u64, count: u64) -> Result<Range<u64>, BadNode> {
+        if self.kind == Kind::Dense {
+            return Err(BadNode::Dense);
+        }
+        let end = first.checked_add(count).filter(|end| *end <= self.total);
+        Ok(first..end.ok_or(BadNode::OutOfRange)?)
+    }
+
     /// Takes a complete subtree of which nothing is there. The node may come from anyone: whether it
     /// has a place is checked, and its value shows in the root.
     pub fn insert_node(&mut self, node: Node) -> Result<(), BadNode> {
-        let chunks = node.chunks().filter(|chunks| chunks.end <= self.total);
-        let chunks = chunks.ok_or(BadNode::OutOfRange)?;
-        if node.level > 0 && chunks == (0..self.total) {
-            return Err(BadNode::Root);
-        }
+        let chunks = self.place(&node)?;
         if self.covering(chunks.start) > chunks.start
             || self.subtrees.range(chunks.clone()).next().is_some()
         {
@@ -226,6 +226,16 @@ impl ChunkTree {
         }
         self.add(chunks.start, node.level, node.cv);
         Ok(())
+    }
+
+    /// The chunks below `node`, if it can be part of this tree at all.
+    pub fn place(&self, node: &Node) -> Result<Range<u64>, BadNode> {
+        let chunks = node.chunks().filter(|chunks| chunks.end <= self.total);
+        let chunks = chunks.ok_or(BadNode::OutOfRange)?;
+        if node.level > 0 && chunks == (0..self.total) {
+            return Err(BadNode::Root);
+        }
+        Ok(chunks)
     }
 
     /// Whether chunk `index` is there.

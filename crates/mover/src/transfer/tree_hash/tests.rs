@@ -226,7 +226,7 @@ fn an_unverified_tree_knows_what_is_there_and_no_root() {
     let mut tree = ChunkTree::unverified(3 * CHUNK);
     assert!(tree.insert(1, [9; 32]));
     tree.insert_zeros(2, 1).unwrap();
-    assert_eq!(tree.missing().collect::<Vec<_>>(), [0..1]);
+    assert!(tree.missing().eq(std::iter::once(0..1)));
     assert!(tree.nodes().iter().all(|node| node.cv == ZEROS));
     tree.insert(0, [9; 32]);
     assert!(tree.is_complete());
