@@ -290,8 +290,7 @@ mod tests {
         filled(1, &[b"abc"]).write_to(&mut bytes).unwrap();
         let read = |bytes: &[u8]| Block::default().read_from(&mut &bytes[..]);
         assert!(read(&bytes).is_ok());
-        for (at, value) in [(8, 0xff), (11, 2), (12, 0x7f), (15, 1), (35, 200), (24, 0xff)]
-        {
+        for (at, value) in [(8, 0xff), (11, 2), (12, 0x7f), (15, 1), (35, 200), (24, 0xff)] {
             let mut bad = bytes.clone();
             bad[at] = value;
             assert!(read(&bad).is_err(), "byte {at}");

@@ -4,6 +4,7 @@
 //! the chunks' ([`tree_hash`]), a journal says which of them are stored and proved ([`journal`]),
 //! and a partial file stays beside its target until it is complete.
 
+mod beneath;
 pub mod block;
 pub mod channel;
 mod error;
@@ -11,8 +12,10 @@ mod event;
 pub mod journal;
 pub mod link;
 pub mod message;
+pub mod pace;
 mod role;
 pub mod session;
+pub mod source;
 pub mod stages;
 pub mod tree_hash;
 

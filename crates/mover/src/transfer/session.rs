@@ -91,7 +91,6 @@ struct State {
     ever: bool,
     last_error: String,
     peer: Pulse,
-    pulse_time: Duration,
 }
 
 #[derive(Clone)]
@@ -495,8 +494,14 @@ impl<'a> Driver<'a> {
                 return true;
             }
         }
-        let lane =
-            Lane { number, reader: &mut *reader, writer: &mut *writer, handle: &*handle.0 };
+        let keep = || {
+            let state = session.lock();
+            // The youngest go first.
+            let older = state.lanes.range(..number).count() as u32;
+            state.over.is_none() && older < state.wanted
+        };
+        let (reader, writer) = (&mut *reader, &mut *writer);
+        let lane = Lane { number, reader, writer, handle: &*handle.0, keep: &keep };
         let worked = self.role.lane(lane);
         session.lock().lanes.remove(&number);
         match worked {

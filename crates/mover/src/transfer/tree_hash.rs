@@ -73,7 +73,7 @@ pub fn is_zero(data: &[u8]) -> bool {
 
 /// A complete aligned subtree: 2^`level` chunks from chunk `index` × 2^`level` on, the last of which
 /// may be a file's short last one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Node {
     /// Height above the chunks: 0 for a chunk.
     pub level: u8,
