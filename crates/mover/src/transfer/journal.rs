@@ -218,6 +218,8 @@ pub struct Replay {
     /// The rest, each with its number; never a `Synced`.
     later: Vec<(u64, Record)>,
     records: u64,
+    /// The first of them, which are on the medium.
+    synced: u64,
 }
 
 /// What a journal says.
@@ -230,13 +232,15 @@ pub struct Replayed {
     pub unproved: Vec<Record>,
     /// Sound records in all: the journal ends after them.
     pub records: u64,
+    /// The first of them, which are on the medium.
+    pub synced: u64,
 }
 
 impl Replay {
     /// Begins after the header.
     pub fn new(header: Header) -> Self {
         let (seal, tree) = (header.seal(), header.identity.tree());
-        Replay { header, seal, tree, later: Vec::new(), records: 0 }
+        Replay { header, seal, tree, later: Vec::new(), records: 0, synced: 0 }
     }
 
     /// Takes the next record. `false`: it is not sound, and the journal ends before it.
@@ -251,6 +255,7 @@ impl Replay {
             return false;
         }
         if let Record::Synced { records } = record {
+            self.synced = self.synced.max(records);
             let covered = self.later.partition_point(|(number, _)| *number < records);
             for (_, record) in self.later.drain(..covered) {
                 insert(&mut self.tree, &record);
@@ -272,7 +277,7 @@ impl Replay {
         } else {
             unproved.extend(self.later.iter().map(|(_, record)| *record));
         }
-        Replayed { tree: self.tree, unproved, records: self.records }
+        Replayed { tree: self.tree, unproved, records: self.records, synced: self.synced }
     }
 }
 

@@ -5,4 +5,7 @@
 //! and a partial file stays beside its target until it is complete ([`part`]).
 
 pub mod journal;
+pub mod part;
+mod place;
+pub mod small;
 pub mod tree_hash;
