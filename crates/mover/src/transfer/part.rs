@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{fsync, renameat};
 
-use super::journal::Record;
+use super::journal::{BootId, Record};
 use super::place;
 use super::tree_hash::{CHUNK, ChunkTree, Cv, Node, ZEROS, is_zero};
 use crate::digest::Digest;
@@ -54,6 +54,7 @@ pub enum Opened {
 #[derive(Debug)]
 pub struct PartFile {
     names: Names,
+    boot: BootId,
     state: Mutex<State>,
     /// Something in the state ended that others may wait for.
     ended: Condvar,
@@ -108,11 +109,20 @@ impl PartFile {
         name: Name<'_>,
         identity: Identity,
     ) -> io::Result<(PartFile, Opened)> {
+        Self::open_under(open::boot_id(), directory, name, identity)
+    }
+
+    fn open_under(
+        boot: BootId,
+        directory: Arc<OwnedFd>,
+        name: Name<'_>,
+        identity: Identity,
+    ) -> io::Result<(PartFile, Opened)> {
         place::check_free(&directory, name)?;
         let names = Names::new(directory, name);
-        let (parts, opened) = open::open(&names, &identity)?;
+        let (parts, opened) = open::open(&names, &identity, boot)?;
         let state = Mutex::new(State::new(identity, parts));
-        Ok((PartFile { names, state, ended: Condvar::new() }, opened))
+        Ok((PartFile { names, boot, state, ended: Condvar::new() }, opened))
     }
 
     /// What the file is known by.
@@ -235,7 +245,7 @@ impl PartFile {
     pub fn restart(&self, identity: Identity) -> io::Result<()> {
         let mut state = self.quiet()?;
         let journal = state.log.file.try_clone()?;
-        let begun = open::begin(&self.names, &identity, journal);
+        let begun = open::begin(&self.names, &identity, journal, self.boot);
         match begun {
             Ok(parts) => {
                 let State { generation, hushed, .. } = *state;

@@ -9,7 +9,13 @@ const BEFORE: BootId = [2; 16];
 fn header(chunks: u64, sparse: bool) -> Header {
     let modified = Timestamp { seconds: -7, nanoseconds: 999_999_999 };
     let identity = Identity { size: chunks * CHUNK - 5, modified, sparse, verify: true };
-    Header { identity, name: [3; 32], boot: BEFORE, inode: 1234, nonce: [9; 8] }
+    Header {
+        identity,
+        name: [3; 32],
+        boot: BEFORE,
+        part: FileId { inode: 1234, born: 99 },
+        nonce: [9; 8],
+    }
 }
 
 fn written(header: &Header, records: &[Record]) -> Vec<u8> {
@@ -142,10 +148,11 @@ proptest! {
         (a, b) in any::<(u64, u64)>(),
         number in any::<u64>(),
     ) {
-        let ([size, seconds, inode, nonce], (sparse, verify, nanoseconds), name) = header;
+        let ([size, seconds, part, nonce], (sparse, verify, nanoseconds), name) = header;
         let modified = Timestamp { seconds: seconds as i64, nanoseconds };
         let identity = Identity { size, modified, sparse, verify };
-        let header = Header { identity, name, boot: HERE, inode, nonce: nonce.to_le_bytes() };
+        let part = FileId { inode: part, born: !part };
+        let header = Header { identity, name, boot: HERE, part, nonce: nonce.to_le_bytes() };
         prop_assert_eq!(Header::decode(&header.encode()), Some(header));
         let record = match kind {
             0 => Record::Proved(Node { level, index: a, cv: name }),

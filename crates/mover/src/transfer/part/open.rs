@@ -6,13 +6,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use rustix::fs::renameat;
 
 use super::log::{self, Log};
 use super::{Opened, invalid};
 use crate::name::Name;
-use crate::transfer::journal::{BootId, Header, Identity, Record, Replayed};
+use crate::transfer::journal::{BootId, FileId, Header, Identity, Record, Replayed};
 use crate::transfer::place::{self, ATTEMPTS};
 use crate::transfer::small::TEMPORARY;
 use crate::transfer::tree_hash::{CHUNK, ChunkTree, Node, ZEROS, leaf};
@@ -51,16 +52,19 @@ pub(super) struct Parts {
 }
 
 /// Opens, takes up or makes the partial file.
-pub(super) fn open(names: &Names, identity: &Identity) -> io::Result<(Parts, Opened)> {
+pub(super) fn open(
+    names: &Names,
+    identity: &Identity,
+    boot: BootId,
+) -> io::Result<(Parts, Opened)> {
     check(identity)?;
     let journal = open_journal(names)?;
-    let boot = boot_id();
     let header = log::read_header(&journal)?;
     let matching =
         header.filter(|header| header.identity == *identity && header.name == names.digest);
     let Some(header) = matching else {
         let opened = if journal.metadata()?.len() > 0 { Opened::Again } else { Opened::New };
-        return Ok((begin(names, identity, journal)?, opened));
+        return Ok((begin(names, identity, journal, boot)?, opened));
     };
     let (file, made) = place::open_or_create(&names.directory, &names.part)?;
     let mut replayed = log::read(&journal, header, boot)?;
@@ -69,7 +73,7 @@ pub(super) fn open(names: &Names, identity: &Identity) -> io::Result<(Parts, Ope
         let nodes = replayed.tree.nodes().into_iter().map(Record::Proved);
         replayed.unproved = nodes.chain(replayed.unproved).collect();
         replayed.tree = identity.tree();
-    } else if replayed.unproved.is_empty() {
+    } else if replayed.unproved.is_empty() && header.boot == boot {
         let log = Log::resume(journal, header, &replayed)?;
         let opened = opened(&replayed.tree, 0);
         let touched = file.metadata()?.len();
@@ -85,9 +89,9 @@ pub(super) fn open(names: &Names, identity: &Identity) -> io::Result<(Parts, Ope
         reread += prove(&file, identity, &mut tree, &record)?;
     }
     if before + reread == 0 {
-        return Ok((begin(names, identity, journal)?, Opened::New));
+        return Ok((begin(names, identity, journal, boot)?, Opened::New));
     }
-    let header = Header { boot, inode: file.metadata()?.ino(), nonce: nonce(), ..header };
+    let header = Header { boot, part: FileId::of(&file)?, nonce: nonce(), ..header };
     let log = rewrite(names, header, &tree, &file)?;
     let opened = opened(&tree, reread);
     let touched = file.metadata()?.len();
@@ -102,7 +106,12 @@ fn opened(tree: &ChunkTree, reread: u64) -> Opened {
 }
 
 /// Begins anew with an open and locked journal.
-pub(super) fn begin(names: &Names, identity: &Identity, journal: File) -> io::Result<Parts> {
+pub(super) fn begin(
+    names: &Names,
+    identity: &Identity,
+    journal: File,
+    boot: BootId,
+) -> io::Result<Parts> {
     check(identity)?;
     journal.set_len(0)?;
     // A new file, so that nothing of the old one can come back.
@@ -115,8 +124,8 @@ pub(super) fn begin(names: &Names, identity: &Identity, journal: File) -> io::Re
     let header = Header {
         identity: *identity,
         name: names.digest,
-        boot: boot_id(),
-        inode: file.metadata()?.ino(),
+        boot,
+        part: FileId::of(&file)?,
         nonce: nonce(),
     };
     let log = Log::begin(journal, header)?;
@@ -147,8 +156,7 @@ fn open_journal(names: &Names) -> io::Result<File> {
 fn is_whole(file: &File, header: &Header, replayed: &Replayed) -> io::Result<bool> {
     let Identity { size, sparse, .. } = header.identity;
     let needed = if sparse { size } else { replayed.tree.end().saturating_mul(CHUNK).min(size) };
-    let stat = file.metadata()?;
-    Ok(stat.ino() == header.inode && stat.len() >= needed)
+    Ok(FileId::of(file)? == header.part && file.metadata()?.len() >= needed)
 }
 
 /// Reads again what a record speaks of, and takes into the tree what is so. Returns its bytes.
@@ -232,10 +240,18 @@ fn rewrite(names: &Names, header: Header, tree: &ChunkTree, part: &File) -> io::
 }
 
 /// The kernel's name for this boot; zeros where it tells none.
-fn boot_id() -> BootId {
+pub(super) fn boot_id() -> BootId {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let hex: String = text.trim().chars().filter(|digit| *digit != '-').collect();
     u128::from_str_radix(&hex, 16).unwrap_or(0).to_be_bytes()
+}
+
+impl FileId {
+    fn of(file: &File) -> io::Result<Self> {
+        let meta = file.metadata()?;
+        let born = meta.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        Ok(FileId { inode: meta.ino(), born: born.map_or(0, |born| born.as_nanos() as u64) })
+    }
 }
 
 fn nonce() -> [u8; 8] {
