@@ -52,3 +52,57 @@ pub fn set_attributes(file: &File, attributes: &Attributes) -> io::Result<()> {
     futimens(file, &inode::timestamps(attributes))?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+    use crate::frame::Timestamp;
+
+    fn names(directory: &std::path::Path) -> Vec<std::ffi::OsString> {
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn files_get_content_and_attributes_and_replace_what_stood_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = File::open(dir.path()).unwrap().into();
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        let path = dir.path().join("f");
+        symlink(outside.path(), &path).unwrap();
+        let time = Timestamp { seconds: -5, nanoseconds: 123_456_789 };
+        let attributes = Attributes { mode: 0o4751, accessed: time, modified: time };
+        for (data, durable) in [(&b"one"[..], false), (b"", true)] {
+            let keep = |file: &File| set_attributes(file, &attributes);
+            let name = Name::new(b"f").unwrap();
+            assert!(write_small(&directory, name, data, keep, durable).unwrap().is_none());
+            let meta = fs::symlink_metadata(&path).unwrap();
+            assert!(meta.is_file());
+            assert_eq!(
+                (meta.mode() & 0o7777, meta.mtime(), meta.atime_nsec()),
+                (0o4751, -5, 123_456_789)
+            );
+            assert_eq!(fs::read(&path).unwrap(), data);
+        }
+        assert_eq!(names(dir.path()), ["f"]);
+        assert_eq!(fs::read(outside.path()).unwrap(), b"");
+    }
+
+    #[test]
+    fn failures_leave_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = File::open(dir.path()).unwrap().into();
+        fs::create_dir(dir.path().join("d")).unwrap();
+        let name = Name::new(b"d").unwrap();
+        let error = write_small(&directory, name, b"x", |_| Ok(()), false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(names(dir.path()), ["d"]);
+        fs::remove_dir(dir.path().join("d")).unwrap();
+        let refuse = |_: &File| Err(io::Error::other("no"));
+        let kept = write_small(&directory, name, b"x", refuse, false).unwrap();
+        assert_eq!(kept.unwrap().to_string(), "no");
+        assert_eq!(fs::read(dir.path().join("d")).unwrap(), b"x");
+    }
+}

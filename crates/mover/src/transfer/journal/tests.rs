@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -161,5 +163,23 @@ proptest! {
         };
         let bytes = record.encode(header.seal(), number);
         prop_assert_eq!(Record::decode(&bytes, header.seal(), number), Some(record));
+    }
+}
+
+/// The fuzzer's seeds are journals of today's format: `FARHAUL_WRITE_SEEDS=1` writes them anew.
+#[test]
+fn the_fuzzers_seeds_are_journals() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/mover_journal");
+    let sparse = [chunk(3), Record::Zeros { first: 5, count: 2 }, Record::Synced { records: 2 }];
+    let dense = [chunk(0), chunk(1), Record::Synced { records: 2 }, chunk(7), chunk(5)];
+    for (name, header, records) in
+        [("sparse", header(10, true), &sparse[..]), ("dense", header(9, false), &dense[..])]
+    {
+        let bytes = written(&header, records);
+        if std::env::var_os("FARHAUL_WRITE_SEEDS").is_some() {
+            std::fs::create_dir_all(&seeds).unwrap();
+            std::fs::write(seeds.join(name), &bytes).unwrap();
+        }
+        assert_eq!(std::fs::read(seeds.join(name)).unwrap(), bytes, "{name}");
     }
 }
