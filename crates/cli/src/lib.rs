@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod cc;
+mod config;
 mod demo;
 mod exit;
 mod files;
@@ -14,10 +15,12 @@ mod output;
 mod perf;
 mod picture;
 mod pipe;
+mod places;
 mod plot;
 mod progress;
 mod qlog;
 mod sim;
+mod tables;
 mod transfer;
 mod transport;
 mod units;
@@ -49,6 +52,8 @@ enum Command {
     #[command(subcommand)]
     Cc(cc::CcCommand),
     #[command(subcommand)]
+    Config(config::ConfigCommand),
+    #[command(subcommand)]
     Lab(lab::LabCommand),
     #[command(subcommand)]
     Sim(sim::SimCommand),
@@ -74,6 +79,7 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
         Command::Pipe(args) => pipe::run(args),
         Command::Plot(args) => plot::run(args),
         Command::Cc(command) => cc::run(command),
+        Command::Config(command) => config::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Wan(command) => wan::run(command),
