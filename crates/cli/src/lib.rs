@@ -10,6 +10,7 @@ mod exit;
 mod files;
 mod greeting;
 mod interrupt;
+mod keys;
 mod lab;
 mod output;
 mod perf;
@@ -19,6 +20,7 @@ mod places;
 mod plot;
 mod progress;
 mod qlog;
+mod serve;
 mod sim;
 mod tables;
 mod transfer;
@@ -54,6 +56,8 @@ enum Command {
     #[command(subcommand)]
     Config(config::ConfigCommand),
     #[command(subcommand)]
+    Key(keys::KeyCommand),
+    #[command(subcommand)]
     Lab(lab::LabCommand),
     #[command(subcommand)]
     Sim(sim::SimCommand),
@@ -80,6 +84,7 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
         Command::Plot(args) => plot::run(args),
         Command::Cc(command) => cc::run(command),
         Command::Config(command) => config::run(command),
+        Command::Key(command) => keys::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Wan(command) => wan::run(command),

@@ -44,8 +44,7 @@ pub fn run(command: &ConfigCommand) -> Result<()> {
     match command {
         ConfigCommand::Show(args) => {
             hint_at_unknown(&surroundings);
-            let settings =
-                Settings::load_in(&FlagLayer::default(), args.host.as_deref(), surroundings)?;
+            let settings = Settings::load(&FlagLayer::default(), args.host.as_deref())?;
             let items: Vec<Item> = settings.shown().into_iter().map(Item::of).collect();
             output::emit(args.json, &items, |items, out| show(items, args.origin, out))
         }

@@ -348,11 +348,13 @@ pub fn exact_rate(bits_per_second: u64) -> String {
 /// `64MiB`, to the last byte.
 pub fn exact_size(bytes: u64) -> String {
     let units = [
+        (1 << 40, "TiB"),
+        (1_000_000_000_000, "TB"),
         (1 << 30, "GiB"),
-        (1 << 20, "MiB"),
-        (1 << 10, "KiB"),
         (1_000_000_000, "GB"),
+        (1 << 20, "MiB"),
         (1_000_000, "MB"),
+        (1 << 10, "KiB"),
         (1_000, "kB"),
     ];
     let whole = units.iter().find(|(unit, _)| bytes > 0 && bytes % unit == 0);
