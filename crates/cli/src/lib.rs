@@ -12,6 +12,7 @@ mod greeting;
 mod interrupt;
 mod keys;
 mod lab;
+mod manual;
 mod output;
 mod perf;
 mod picture;
@@ -31,7 +32,7 @@ mod wan;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 pub use farhaul_control as control;
 use farhaul_control::LawInfo;
 
@@ -63,6 +64,8 @@ enum Command {
     Sim(sim::SimCommand),
     #[command(subcommand)]
     Wan(wan::WanCommand),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
 }
 
 /// Runs the command that the process was called with. `laws` can be chosen by name beside those
@@ -88,6 +91,8 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
         Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Wan(command) => wan::run(command),
+        Command::Completions(args) => manual::completions(args, Cli::command()),
+        Command::Man(args) => manual::man(args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
