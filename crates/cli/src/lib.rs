@@ -4,20 +4,26 @@
 #![forbid(unsafe_code)]
 
 mod cc;
+mod config;
 mod demo;
 mod exit;
 mod files;
 mod greeting;
 mod interrupt;
+mod keys;
 mod lab;
+mod manual;
 mod output;
 mod perf;
 mod picture;
 mod pipe;
+mod places;
 mod plot;
 mod progress;
 mod qlog;
+mod serve;
 mod sim;
+mod tables;
 mod transfer;
 mod transport;
 mod units;
@@ -26,7 +32,7 @@ mod wan;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 pub use farhaul_control as control;
 use farhaul_control::LawInfo;
 
@@ -49,11 +55,17 @@ enum Command {
     #[command(subcommand)]
     Cc(cc::CcCommand),
     #[command(subcommand)]
+    Config(config::ConfigCommand),
+    #[command(subcommand)]
+    Key(keys::KeyCommand),
+    #[command(subcommand)]
     Lab(lab::LabCommand),
     #[command(subcommand)]
     Sim(sim::SimCommand),
     #[command(subcommand)]
     Wan(wan::WanCommand),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
 }
 
 /// Runs the command that the process was called with. `laws` can be chosen by name beside those
@@ -74,9 +86,13 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
         Command::Pipe(args) => pipe::run(args),
         Command::Plot(args) => plot::run(args),
         Command::Cc(command) => cc::run(command),
+        Command::Config(command) => config::run(command),
+        Command::Key(command) => keys::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Wan(command) => wan::run(command),
+        Command::Completions(args) => manual::completions(args, Cli::command()),
+        Command::Man(args) => manual::man(args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
