@@ -16,6 +16,7 @@ use super::error::TransferError;
 use super::event::{Event, Observer};
 use super::link::{Join, Joined, Link, LinkFacts, LinkHandle, Purpose, get, put};
 use super::message::{Message, PROTOCOL, Pulse};
+use super::processors::Processors;
 use super::role::{Flow, Lane, LaneEnd, Role};
 use super::stages::{STAGES, Stages};
 use crate::frame::AbortReason;
@@ -528,7 +529,6 @@ impl<'a> Driver<'a> {
                     *sum = sum.saturating_add(part);
                 }
                 state.peer.interval = state.peer.interval.saturating_add(pulse.interval);
-                state.peer.bytes = state.peer.bytes.saturating_add(pulse.bytes);
                 state.peer.lanes = pulse.lanes;
                 state.peer.busy = pulse.busy.min(1000);
                 Ok(true)
@@ -559,11 +559,13 @@ impl<'a> Driver<'a> {
 struct Beat {
     at: Instant,
     stages: [u64; STAGES],
+    processors: Processors,
 }
 
 impl Beat {
     fn new(stages: &Stages) -> Self {
-        Beat { at: Instant::now(), stages: stages.read() }
+        let processors = Processors::new();
+        Beat { at: Instant::now(), stages: stages.read(), processors }
     }
 
     fn due(&mut self, session: &Session) -> Option<Pulse> {
@@ -577,6 +579,7 @@ impl Beat {
         self.stages = stages;
         let (lanes, _) = session.lanes();
         let interval = interval.as_micros() as u64;
-        Some(Pulse { interval, lanes, stages: spent, bytes: 0, busy: 0 })
+        let busy = (self.processors.busy() * 1000.0) as u16;
+        Some(Pulse { interval, lanes, stages: spent, busy })
     }
 }
