@@ -127,8 +127,10 @@ pub enum Job {
 /// What to read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SourceJob {
-    /// The sources; one that is `-` alone is standard input, under the name that follows.
+    /// The sources.
     pub paths: Vec<Bytes>,
+    /// Standard input instead of paths.
+    pub stream: bool,
     /// Patterns, and whether what they match is taken.
     pub rules: Vec<(String, bool)>,
     /// Count beforehand.
@@ -140,6 +142,8 @@ pub struct SourceJob {
 pub struct SinkJob {
     /// The target.
     pub path: Bytes,
+    /// Standard output instead of a path.
+    pub stream: bool,
     /// It must be a directory.
     pub directory: bool,
     /// What becomes of what is there.

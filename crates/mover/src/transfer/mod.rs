@@ -16,7 +16,7 @@ pub mod message;
 pub mod pace;
 pub mod part;
 mod place;
-mod processors;
+pub mod processors;
 mod role;
 pub mod session;
 pub mod small;
