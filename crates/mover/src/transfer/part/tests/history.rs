@@ -62,7 +62,9 @@ proptest! {
         let chunks = content.chunks();
         let mut boot = BOOT;
         let (mut part, _) = place.open(content.identity);
+        // The chunks on the medium, and those of which the journal still says so.
         let mut on_medium: Vec<u64> = Vec::new();
+        let mut noted: Vec<u64> = Vec::new();
         for step in steps {
             let there: Vec<u64> = (0..chunks).filter(|index| part.has(*index)).collect();
             // What must still be there afterwards.
@@ -81,7 +83,8 @@ proptest! {
                 }
                 Step::Sync => {
                     part.sync().unwrap();
-                    on_medium = there;
+                    on_medium.clone_from(&there);
+                    noted = there;
                     continue;
                 }
                 _ => drop(part),
@@ -121,7 +124,7 @@ proptest! {
                         let garbage = vec![99; content.chunk(index).len()];
                         file.write_all_at(&garbage, index * CHUNK).unwrap();
                     }
-                    kept.retain(|index| on_medium.contains(index));
+                    kept.retain(|index| noted.contains(index));
                 }
                 Step::LosePart => {
                     fs::remove_file(place.path(".part")).unwrap();
@@ -133,12 +136,17 @@ proptest! {
                 }
                 Step::Write(_) | Step::Zeros(..) | Step::Sync => unreachable!(),
             }
-            on_medium.retain(|index| kept.contains(index));
+            noted.retain(|index| kept.contains(index));
             let (again, opened) = place.open_under(boot, content.identity).unwrap();
             part = again;
-            if matches!(opened, Opened::Resumed { reread: 1.., .. }) {
-                // What was read again was synced, too.
-                on_medium = (0..chunks).filter(|index| part.has(*index)).collect();
+            match opened {
+                Opened::Resumed { reread: 0, .. } => {}
+                Opened::Resumed { .. } => {
+                    // What was read again was synced, too.
+                    on_medium = (0..chunks).filter(|index| part.has(*index)).collect();
+                    noted.clone_from(&on_medium);
+                }
+                Opened::New | Opened::Again => on_medium.clear(),
             }
             for index in kept {
                 prop_assert!(part.has(index), "lost {index} by {opened:?}");
