@@ -357,7 +357,7 @@ pub fn exact_size(bytes: u64) -> String {
         (1 << 10, "KiB"),
         (1_000, "kB"),
     ];
-    let whole = units.iter().find(|(unit, _)| bytes > 0 && bytes % unit == 0);
+    let whole = units.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
     whole.map_or_else(|| bytes.to_string(), |(unit, name)| format!("{}{name}", bytes / unit))
 }
 
@@ -365,7 +365,7 @@ pub fn exact_size(bytes: u64) -> String {
 pub fn exact_time(time: &Duration) -> String {
     let nanos = time.as_nanos();
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
-    let whole = units.iter().find(|(unit, _)| nanos % unit == 0);
+    let whole = units.iter().find(|(unit, _)| nanos.is_multiple_of(*unit));
     whole.map_or_else(String::new, |(unit, name)| format!("{}{name}", nanos / unit))
 }
 
