@@ -364,6 +364,36 @@ mod tests {
     }
 
     #[test]
+    fn whatever_comes_is_answered() {
+        let mut rng = farhaul_base::Rng::new(7);
+        const PARTS: [&[u8]; 12] = [
+            b"GET",
+            b" ",
+            b"/words",
+            b"HTTP/1.1",
+            b"\r\n",
+            b":",
+            b"a",
+            b"\n",
+            b"\xff",
+            b"?",
+            b"\0",
+            b"HEAD",
+        ];
+        let mut lines = std::collections::BTreeSet::new();
+        for _ in 0..20_000 {
+            let mut header = Vec::new();
+            for _ in 0..rng.below(9) {
+                header.extend_from_slice(PARTS[rng.below(PARTS.len() as u64) as usize]);
+            }
+            let answer = String::from_utf8(answer(&header, &Words)).expect("UTF-8");
+            lines.insert(line_of(&answer).to_owned());
+        }
+        assert!(lines.iter().all(|line| line.starts_with("HTTP/1.1 ")), "{lines:?}");
+        assert!(lines.contains("HTTP/1.1 400 Bad Request"));
+    }
+
+    #[test]
     fn a_request_that_ends_early_is_bad_and_none_is_none() {
         let http = start(Bounds::default());
         for (request, line) in [(&b"GET /wor"[..], "HTTP/1.1 400 Bad Request"), (b"", "")] {
