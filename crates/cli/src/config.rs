@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 pub use catalogue::{CATALOGUE, FlagLayer, Info, Settings, Shown};
 pub use command::{ConfigCommand, run};
-pub use layers::{Origin, Setting};
+pub use layers::Origin;
 
 use crate::exit::Usage;
 use crate::places::Surroundings;
@@ -67,6 +67,7 @@ pub(crate) fn file_path(surroundings: &Surroundings) -> Option<PathBuf> {
 mod tests {
     use std::fs;
 
+    use super::layers::Setting;
     use super::value::{Streams, Transport, Verify};
     use super::*;
 

@@ -21,6 +21,7 @@ mod places;
 mod plot;
 mod progress;
 mod qlog;
+#[allow(dead_code, reason = "for the server, which is not there yet")]
 mod serve;
 mod sim;
 mod tables;

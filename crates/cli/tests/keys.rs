@@ -89,11 +89,20 @@ fn keys_are_allowed_listed_and_revoked() {
     assert!(told.contains("did you mean 'rate'?"), "{told}");
     let listed = home.run(&["key", "list", "--json"]).well();
     let listed: Vec<Value> = serde_json::from_str(&listed).expect("JSON");
-    assert_eq!((&listed[0]["name"], &listed[1]["public_key"]), (&"alice".into(), &b.into()));
+    assert_eq!(
+        (&listed[0]["name"], &listed[1]["public_key"]),
+        (&"alice".into(), &b.clone().into())
+    );
     assert_eq!(listed[0]["limits"]["rate_bits_per_second"], 1_000_000_000);
     let done = home.run(&["key", "revoke", "alice"]).well();
     assert_eq!(done, format!("revoked alice ({a})\n"));
     assert!(home.run(&["key", "revoke", &a]).refused(2).contains("neither"));
+    let allowed = home.run(&["key", "allow", &a, "--name", "alice", "--json"]).well();
+    let allowed: Value = serde_json::from_str(&allowed).expect("JSON");
+    assert_eq!((&allowed["done"], &allowed["public_key"]), (&"allowed".into(), &a.clone().into()));
+    let revoked = home.run(&["key", "revoke", &a, "--json"]).well();
+    let revoked: Value = serde_json::from_str(&revoked).expect("JSON");
+    assert_eq!((&revoked["done"], &revoked["name"]), (&"revoked".into(), &"alice".into()));
     assert_eq!(home.run(&["key", "list"]).well(), home.read("allowed_keys"));
 }
 

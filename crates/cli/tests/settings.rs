@@ -15,6 +15,9 @@ fn the_file_is_found_and_shown_with_origins() {
     let path = home.path(FILE);
     let ended = home.run(&["config", "path"]);
     assert_eq!(ended.well(), format!("{}\n", path.display()));
+    let found: Value =
+        serde_json::from_str(&home.run(&["config", "path", "--json"]).well()).expect("JSON");
+    assert_eq!((&found["path"], &found["exists"]), (&path.to_str().into(), &false.into()));
     home.write(FILE, "rate = \"1G\"\n[host.\"*.example.org\"]\nstreams = 4\n");
     let shown = home.run(&["config", "show", "--host", "a.example.org", "--origin"]).well();
     let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).expect(name);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use farhaul::Law;
 
 use super::layers::{Layers, Origin, Setting};
-use super::value::{self, Kind, Local, Ports, Preserve, Streams, Transport, Verify};
+use super::value::{
+    self, Kind, Locals, Memory, PortRange, Preserve, RateLimit, Streams, Transport, Verify,
+};
 use crate::exit::Usage;
 
 /// What is known of a setting without its value.
@@ -84,7 +86,7 @@ macro_rules! settings {
 settings! {
     cc "cc": Law = value::LAW, "haul",
         "Congestion control law of the sending side; farhaul cc list lists them";
-    rate "rate": Option<u64> = value::RATE, "none",
+    rate "rate": RateLimit = value::RATE, "none",
         "Send at most so fast, all connections together, headers included";
     streams "streams": Streams = value::STREAMS, "auto",
         "Connections that carry data side by side";
@@ -104,13 +106,13 @@ settings! {
         "What beside the contents of files is kept";
     mss "mss": u32 = value::MSS, "1500",
         "Maximum segment size, bytes: the MTU of the path";
-    receive_memory "receive-memory": Option<u64> = value::MEMORY, "auto",
+    receive_memory "receive-memory": Memory = value::MEMORY, "auto",
         "Memory of a connection for received data that waits to be read";
-    send_memory "send-memory": Option<u64> = value::MEMORY, "auto",
+    send_memory "send-memory": Memory = value::MEMORY, "auto",
         "Memory of a connection for data that is not acknowledged yet";
-    bind "bind": Vec<Local> = value::LOCALS, "any",
+    bind "bind": Locals = value::LOCALS, "any",
         "Local addresses or interfaces that connections go out from";
-    listen_ports "listen-ports": Option<Ports> = value::PORTS, "any",
+    listen_ports "listen-ports": PortRange = value::PORTS, "any",
         "Ports that the other side may listen at";
     progress "progress": bool = value::SWITCH, "true",
         "Show how far it is";
@@ -131,6 +133,34 @@ mod tests {
         }
         assert_eq!(settings.cc.value.name(), DEFAULT_LAW);
         assert_eq!(settings.outage.value, Duration::from_secs(60));
+    }
+
+    /// As the arguments of a command hand them over.
+    #[derive(clap::Parser)]
+    struct Flags {
+        #[arg(long, value_parser = value::RATE.parse)]
+        rate: Option<RateLimit>,
+        #[arg(long, value_parser = value::LOCALS.parse)]
+        bind: Option<Locals>,
+        #[arg(long, value_parser = value::STREAMS.parse)]
+        streams: Option<Streams>,
+    }
+
+    #[test]
+    fn parsed_arguments_are_a_layer() {
+        let parse = |args: &[&str]| <Flags as clap::Parser>::try_parse_from(args);
+        let flags = parse(&["x", "--rate", "none", "--bind", "eth0,::1"]).expect("arguments");
+        let layer = FlagLayer {
+            rate: flags.rate,
+            bind: flags.bind,
+            streams: flags.streams,
+            ..FlagLayer::default()
+        };
+        let settings = Settings::of(&layer, &Layers::default()).expect("settings");
+        assert_eq!((settings.rate.value, settings.rate.origin), (None, Origin::Flag));
+        assert_eq!((settings.bind.value.len(), settings.bind.origin), (2, Origin::Flag));
+        assert_eq!(settings.streams.origin, Origin::Default);
+        assert!(parse(&["x", "--rate"]).is_err() && parse(&["x", "--streams", "99"]).is_err());
     }
 
     #[test]

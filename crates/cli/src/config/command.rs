@@ -1,6 +1,7 @@
 //! `farhaul config`: which settings are in force, and where they come from.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -16,8 +17,7 @@ use crate::places::{PREFIX, Surroundings};
 #[derive(Subcommand, Debug)]
 pub enum ConfigCommand {
     Show(ShowArgs),
-    /// Print where the settings file is, or would be
-    Path,
+    Path(PathArgs),
 }
 
 /// Show the settings in force.
@@ -38,6 +38,20 @@ pub struct ShowArgs {
     json: bool,
 }
 
+/// Print where the settings file is, or would be.
+#[derive(Args, Debug)]
+pub struct PathArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Found {
+    path: PathBuf,
+    exists: bool,
+}
+
 /// Runs `farhaul config`.
 pub fn run(command: &ConfigCommand) -> Result<()> {
     let surroundings = Surroundings::of_process();
@@ -48,12 +62,13 @@ pub fn run(command: &ConfigCommand) -> Result<()> {
             let items: Vec<Item> = settings.shown().into_iter().map(Item::of).collect();
             output::emit(args.json, &items, |items, out| show(items, args.origin, out))
         }
-        ConfigCommand::Path => {
+        ConfigCommand::Path(args) => {
             let path = file_path(&surroundings).ok_or_else(|| {
                 let why = "there is no settings file: neither HOME nor XDG_CONFIG_HOME is set";
                 Usage(format!("{why} to an absolute path, nor does {FILE_VARIABLE} name one"))
             })?;
-            output::print(format!("{}\n", path.display()).as_bytes())
+            let found = Found { exists: path.exists(), path };
+            output::emit(args.json, &found, |found, out| writeln!(out, "{}", found.path.display()))
         }
     }
 }

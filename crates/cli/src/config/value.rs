@@ -88,6 +88,18 @@ pub struct Ports {
     pub last: u16,
 }
 
+// Options and lists under names of their own: a derived parser of arguments takes `Option<Option<T>>` and
+// `Option<Vec<T>>` for something else than an option with such a value.
+
+/// Bits per second; none: no limit.
+pub type RateLimit = Option<u64>;
+/// Bytes; none: what the library takes.
+pub type Memory = Option<u64>;
+/// Where connections go out from; empty: wherever the system sends them.
+pub type Locals = Vec<Local>;
+/// Ports to choose from; none: whichever the system gives.
+pub type PortRange = Option<Ports>;
+
 /// A congestion control law.
 pub const LAW: Kind<Law> = Kind {
     form: "NAME[:KEY=VALUE,…]",
@@ -96,7 +108,7 @@ pub const LAW: Kind<Law> = Kind {
 };
 
 /// Bits per second, or `none`.
-pub const RATE: Kind<Option<u64>> = Kind {
+pub const RATE: Kind<RateLimit> = Kind {
     form: "RATE or none",
     parse: |text| if text == "none" { Ok(None) } else { units::rate(text).map(Some) },
     show: |rate| match rate {
@@ -106,7 +118,7 @@ pub const RATE: Kind<Option<u64>> = Kind {
 };
 
 /// Bytes, or `auto`.
-pub const MEMORY: Kind<Option<u64>> = Kind {
+pub const MEMORY: Kind<Memory> = Kind {
     form: "SIZE or auto",
     parse: |text| match text {
         "auto" => Ok(None),
@@ -210,7 +222,7 @@ pub const PRESERVE: Kind<Preserve> = Kind {
 };
 
 /// Where connections go out from; empty: wherever the system sends them.
-pub const LOCALS: Kind<Vec<Local>> = Kind {
+pub const LOCALS: Kind<Locals> = Kind {
     form: "list of addresses and interfaces, or any",
     parse: |text| match text {
         "any" => Ok(Vec::new()),
@@ -223,7 +235,7 @@ pub const LOCALS: Kind<Vec<Local>> = Kind {
 };
 
 /// Ports to choose from; none: whichever the system gives.
-pub const PORTS: Kind<Option<Ports>> = Kind {
+pub const PORTS: Kind<PortRange> = Kind {
     form: "PORT, FIRST-LAST or any",
     parse: |text| if text == "any" { Ok(None) } else { ports(text).map(Some) },
     show: |ports| match ports {
@@ -357,7 +369,7 @@ pub fn exact_size(bytes: u64) -> String {
         (1 << 10, "KiB"),
         (1_000, "kB"),
     ];
-    let whole = units.iter().find(|(unit, _)| bytes > 0 && bytes % unit == 0);
+    let whole = units.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
     whole.map_or_else(|| bytes.to_string(), |(unit, name)| format!("{}{name}", bytes / unit))
 }
 
@@ -365,7 +377,7 @@ pub fn exact_size(bytes: u64) -> String {
 pub fn exact_time(time: &Duration) -> String {
     let nanos = time.as_nanos();
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
-    let whole = units.iter().find(|(unit, _)| nanos % unit == 0);
+    let whole = units.iter().find(|(unit, _)| nanos.is_multiple_of(*unit));
     whole.map_or_else(String::new, |(unit, name)| format!("{}{name}", nanos / unit))
 }
 

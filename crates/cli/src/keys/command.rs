@@ -63,6 +63,9 @@ pub struct AllowArgs {
     /// The list to add to [default: allowed_keys among farhaul's files]
     #[arg(long, value_name = "FILE")]
     into: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// List the keys that may connect.
@@ -85,6 +88,9 @@ pub struct RevokeArgs {
     /// The list to take it out of [default: allowed_keys among farhaul's files]
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs `farhaul key`.
@@ -105,7 +111,10 @@ pub fn run(command: &KeyCommand) -> Result<()> {
         KeyCommand::Revoke(args) => {
             let file = or_usual(&args.from, allow_list::FILE)?;
             let gone = allow_list::revoke(&file, &args.whose)?;
-            output::print(format!("revoked {} ({})\n", gone.name, gone.key).as_bytes())
+            done(
+                args.json,
+                Done { done: "revoked", public_key: gone.key.to_string(), name: gone.name },
+            )
         }
     }
 }
@@ -135,8 +144,25 @@ fn allow(args: &AllowArgs) -> Result<()> {
         limits.set(word).map_err(|why| Usage(format!("--limit {word}: {why}")))?;
     }
     let new = allow_list::allow(&file, args.key, &args.name, &limits)?;
-    let done = if new { "allowed" } else { "was allowed already:" };
-    output::print(format!("{done} {} ({})\n", args.name, args.key).as_bytes())
+    let what = if new { "allowed" } else { "unchanged" };
+    let (name, public_key) = (args.name.clone(), args.key.to_string());
+    done(args.json, Done { done: what, name, public_key })
+}
+
+/// What was done to a list.
+#[derive(Serialize)]
+struct Done {
+    /// `allowed`, `unchanged` or `revoked`.
+    done: &'static str,
+    name: String,
+    public_key: String,
+}
+
+fn done(json: bool, done: Done) -> Result<()> {
+    output::emit(json, &done, |Done { done, name, public_key }, out| {
+        let note = if *done == "unchanged" { ", was allowed already:" } else { "" };
+        writeln!(out, "{done}{note} {name} ({public_key})")
+    })
 }
 
 #[derive(Serialize)]

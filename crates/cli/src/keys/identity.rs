@@ -72,7 +72,7 @@ pub fn create(path: &Path, force: bool) -> anyhow::Result<Identity> {
     let identity = Identity::generate()?;
     let pem = pem_rfc7468::encode_string(LABEL, LineEnding::LF, identity.pkcs8());
     let pem = Zeroizing::new(pem.context("the new key cannot be written as PEM")?);
-    store::write_private(path, pem.as_bytes(), force).map_err(|error| {
+    store::write_new(path, pem.as_bytes(), 0o600, force).map_err(|error| {
         let shown = path.display();
         match error.kind() {
             io::ErrorKind::AlreadyExists => anyhow::Error::from(Usage(format!(
@@ -147,7 +147,7 @@ mod tests {
             other.expect("PEM"),
             "s".repeat(10_000),
         ] {
-            store::write_private(&path, text.as_bytes(), true).expect("a file");
+            store::write_new(&path, text.as_bytes(), 0o600, true).expect("a file");
             let told = load(&path).expect_err("it is no key").0;
             assert!(told.contains("holds no identity") && !told.contains("secret "), "{told}");
         }

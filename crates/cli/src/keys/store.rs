@@ -43,14 +43,14 @@ pub fn update<T>(
 ) -> Result<T> {
     let directory = directory_of(path);
     make(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    // The file itself is replaced, so a lock on it would hold nobody.
+    // The file itself is replaced, so a lock on it would hold nobody. Some file systems, those over a
+    // network among them, cannot lock directories: there people are to do one thing at a time.
     let lock = File::open(&directory).and_then(|file| file.lock().map(|()| file));
-    let lock = lock.with_context(|| format!("cannot lock {}", directory.display()))?;
     let (text, result) = change(&read(path)?)?;
     match text {
         // What there is keeps its mode.
         Some(text) if path.exists() => crate::files::write(path, text.as_bytes())?,
-        Some(text) => write_private(path, text.as_bytes(), false)
+        Some(text) => write_new(path, text.as_bytes(), 0o644, false)
             .with_context(|| format!("cannot write {}", path.display()))?,
         None => {}
     }
@@ -58,18 +58,18 @@ pub fn update<T>(
     Ok(result)
 }
 
-/// Writes `bytes` to a file for the user alone: whole, on the medium, or not at all. Whether one
-/// that is there already is replaced says `replace`.
+/// Writes `bytes` to a new file with this mode: whole, on the medium, or not at all. Whether one that
+/// is there already is replaced says `replace`.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] if it is not to be replaced.
-pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
+pub fn write_new(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
     // Of a link the file that it leads to.
     let path = if replace { path.canonicalize().unwrap_or(path.to_owned()) } else { path.into() };
     let directory = directory_of(&path);
     make(&directory)?;
     let mut new = tempfile::Builder::new()
-        .permissions(fs::Permissions::from_mode(0o600))
+        .permissions(fs::Permissions::from_mode(mode))
         .tempfile_in(&directory)?;
     new.write_all(bytes)?;
     new.as_file().sync_all()?;
