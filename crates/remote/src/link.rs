@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farhaul_secure::{Opener, PublicKey, Sealer, Session};
 
@@ -165,24 +165,35 @@ impl LinkHandle {
         self.0.core.abort();
     }
 
-    /// Sends what is buffered and the end, and waits at most `time` until the peer has it. Nobody
-    /// should read or write any more; who does is ended with the link. What the peer still sends is
-    /// dropped.
+    /// Sends what is buffered and the end, waits until the peer has it, and then until the peer ends
+    /// the link as well, all in at most `time`. Nobody should read or write any more; who does is
+    /// ended with the link. What the peer still sends is dropped.
+    ///
+    /// UDT has no end of one direction: a plain link over it does not wait for the peer, which may
+    /// find itself unable to send what it still has.
     ///
     /// # Errors
     ///
-    /// The link broke, or `time` was over before everything was delivered; it is aborted then.
+    /// The link broke, or `time` was over, before everything was delivered.
     pub fn close(&self, time: Duration) -> io::Result<()> {
-        let (told, done) = mpsc::channel();
+        let (told, steps) = mpsc::channel();
         let shared = Arc::clone(&self.0);
         // On a thread of its own, for a writer may hold the stream for as long as the link stands.
         thread::Builder::new().name("farhaul-close".into()).spawn(move || {
-            let _ = told.send(shared.finish());
+            let delivered = shared.finish();
+            let is_over = delivered.is_err();
+            let _ = told.send(delivered);
+            if !is_over {
+                shared.wait_for_end();
+            }
         })?;
-        let result = done.recv_timeout(time).unwrap_or_else(|_| {
+        let deadline = Instant::now() + time;
+        let result = steps.recv_timeout(time).unwrap_or_else(|_| {
             let text = format!("the peer has not taken everything within {time:?}");
             Err(io::Error::new(ErrorKind::TimedOut, text))
         });
+        // It is delivered, whatever follows: the thread ends with the link.
+        let _ = steps.recv_timeout(deadline.saturating_duration_since(Instant::now()));
         self.abort();
         result
     }
@@ -247,7 +258,7 @@ impl Shared {
             None => {}
         }
         match &self.core.raw {
-            Raw::Udp(connection) => connection.clone().close(),
+            Raw::Udp(connection) => connection.wait_acknowledged(),
             Raw::Tcp(stream) => {
                 stream.shutdown(Shutdown::Write)?;
                 self.drain()
@@ -256,6 +267,17 @@ impl Shared {
                 stream.shutdown(Shutdown::Write)?;
                 self.drain()
             }
+        }
+    }
+
+    /// What TCP has done by now: the system tells that all was taken only by the peer's own end.
+    fn wait_for_end(&self) {
+        if let Raw::Udp(connection) = &self.core.raw {
+            if let Input::Sealed(opener) = &mut *lock(&self.input) {
+                // An error is an end as well.
+                let _ = io::copy(opener, &mut io::sink());
+            }
+            let _ = connection.clone().close();
         }
     }
 
