@@ -4,7 +4,8 @@ use core::fmt;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -181,9 +182,9 @@ impl LinkHandle {
         // On a thread of its own, for a writer may hold the stream for as long as the link stands.
         thread::Builder::new().name("farhaul-close".into()).spawn(move || {
             let delivered = shared.finish();
-            let is_over = delivered.is_err();
+            let goes_on = delivered.is_ok();
             let _ = told.send(delivered);
-            if !is_over {
+            if goes_on {
                 shared.wait_for_end();
             }
         })?;
@@ -193,8 +194,10 @@ impl LinkHandle {
             Err(io::Error::new(ErrorKind::TimedOut, text))
         });
         // It is delivered, whatever follows: the thread ends with the link.
-        let _ = steps.recv_timeout(deadline.saturating_duration_since(Instant::now()));
-        self.abort();
+        let left = deadline.saturating_duration_since(Instant::now());
+        if result.is_err() || matches!(steps.recv_timeout(left), Err(RecvTimeoutError::Timeout)) {
+            self.abort();
+        }
         result
     }
 
@@ -273,18 +276,36 @@ impl Shared {
     /// What TCP has done by now: the system tells that all was taken only by the peer's own end.
     fn wait_for_end(&self) {
         if let Raw::Udp(connection) = &self.core.raw {
-            if let Input::Sealed(opener) = &mut *lock(&self.input) {
+            if self.cipher.is_some() {
                 // An error is an end as well.
-                let _ = io::copy(opener, &mut io::sink());
+                let _ = self.drain();
             }
             let _ = connection.clone().close();
         }
     }
 
-    /// Reads until the peer closes as well, which it does when it has read the end.
+    /// Reads until the peer ends the link as well, which it does when it has read the end. A piece
+    /// at a time, so that others who read see the end, too.
     fn drain(&self) -> io::Result<()> {
-        let _nobody_else = lock(&self.input);
-        io::copy(&mut Wire(Arc::clone(&self.core)), &mut io::sink()).map(drop)
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match lock(&self.input).read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                // It went without a word, having taken what came: otherwise it is a reset.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Input::Sealed(opener) => opener.read(buf),
+            Input::Plain(reader) => reader.read(buf),
+        }
     }
 }
 
@@ -301,10 +322,7 @@ impl fmt::Debug for Shared {
 
 impl Read for LinkReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match &mut *lock(&self.0.input) {
-            Input::Sealed(opener) => opener.read(buf),
-            Input::Plain(reader) => reader.read(buf),
-        }
+        lock(&self.0.input).read(buf)
     }
 }
 
