@@ -63,12 +63,9 @@ impl FromStr for Transport {
     }
 }
 
-/// Makes links to one peer. Those over UDT share a UDP port for each local address.
-///
-/// Set the fields, then dial as often as links are wanted, from any thread. What answered is
-/// remembered, and tried alone the next time, until it fails or [`Dialer::reset`] is called.
-#[derive(Debug)]
-pub struct Dialer {
+/// Whom to dial, and how.
+#[derive(Clone, Debug)]
+pub struct DialConfig {
     /// Where the peer may listen for UDT, best first.
     pub candidates: Vec<SocketAddr>,
     /// Where the peer may listen for TCP, best first.
@@ -83,6 +80,34 @@ pub struct Dialer {
     pub options: Options,
     /// Silence after which the peer of a link counts as gone; 1 s and up.
     pub silence: Duration,
+}
+
+impl DialConfig {
+    /// A peer that listens at `candidates` with UDT and at `tcp_candidates` with TCP.
+    pub fn new(
+        candidates: Vec<SocketAddr>,
+        tcp_candidates: Vec<SocketAddr>,
+        terms: Terms,
+    ) -> DialConfig {
+        DialConfig {
+            candidates,
+            tcp_candidates,
+            terms,
+            transport: Transport::Auto,
+            bind: Vec::new(),
+            options: Options::new(),
+            silence: crate::SILENCE,
+        }
+    }
+}
+
+/// Makes links to one peer. Those over UDT share a UDP port for each local address.
+///
+/// It dials as often as links are wanted, from any thread. What answered is remembered, and tried
+/// alone the next time, until it fails or [`Dialer::reset`] is called.
+#[derive(Debug)]
+pub struct Dialer {
+    config: DialConfig,
     memory: Memory,
 }
 
@@ -95,22 +120,14 @@ struct Memory {
 }
 
 impl Dialer {
-    /// To a peer that listens at `candidates` with UDT and at `tcp_candidates` with TCP.
-    pub fn new(
-        candidates: Vec<SocketAddr>,
-        tcp_candidates: Vec<SocketAddr>,
-        terms: Terms,
-    ) -> Dialer {
-        Dialer {
-            candidates,
-            tcp_candidates,
-            terms,
-            transport: Transport::Auto,
-            bind: Vec::new(),
-            options: Options::new(),
-            silence: crate::SILENCE,
-            memory: Memory::default(),
-        }
+    /// Nothing is dialed yet.
+    pub fn new(config: DialConfig) -> Dialer {
+        Dialer { config, memory: Memory::default() }
+    }
+
+    /// Whom it dials, and how.
+    pub fn config(&self) -> &DialConfig {
+        &self.config
     }
 
     /// A link to the peer, within `time` or until `stop` is set.
@@ -121,7 +138,8 @@ impl Dialer {
     pub fn dial(&self, time: Duration, stop: &AtomicBool) -> Result<Link, DialError> {
         let deadline = Instant::now() + time;
         let turn = self.memory.dials.fetch_add(1, Ordering::Relaxed);
-        let local = (!self.bind.is_empty()).then(|| self.bind[turn % self.bind.len()]);
+        let local =
+            (!self.config.bind.is_empty()).then(|| self.config.bind[turn % self.config.bind.len()]);
         let known = lock(&self.memory.found).get(&local).cloned();
         if let Some(attempt) = known {
             let known_until = deadline.min(Instant::now() + UDP_PATIENCE);
@@ -150,10 +168,15 @@ impl Dialer {
     /// All that may be tried, in the order of their beginnings. Another local address than the one
     /// whose turn it is comes later.
     fn attempts(&self, local: Option<IpAddr>) -> Vec<Attempt> {
-        let udp = if self.transport == Transport::Tcp { &[][..] } else { &self.candidates };
-        let tcp = if self.transport == Transport::Udp { &[][..] } else { &self.tcp_candidates };
+        let udp =
+            if self.config.transport == Transport::Tcp { &[][..] } else { &self.config.candidates };
+        let tcp = if self.config.transport == Transport::Udp {
+            &[][..]
+        } else {
+            &self.config.tcp_candidates
+        };
         let tcp_delay = if udp.is_empty() { Duration::ZERO } else { TCP_DELAY };
-        let others = self.bind.iter().copied().map(Some).filter(|other| *other != local);
+        let others = self.config.bind.iter().copied().map(Some).filter(|other| *other != local);
         let mut attempts = Vec::new();
         for (local, delay) in
             [(local, Duration::ZERO)].into_iter().chain(others.map(|other| (other, UDP_PATIENCE)))
@@ -180,7 +203,7 @@ impl Dialer {
         if let Some(endpoint) = endpoints.get(&local) {
             return Ok(endpoint.clone());
         }
-        let endpoint = Endpoint::bind((local, 0).into(), &self.options)?;
+        let endpoint = Endpoint::bind((local, 0).into(), &self.config.options)?;
         endpoints.insert(local, endpoint.clone());
         Ok(endpoint)
     }

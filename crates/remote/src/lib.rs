@@ -19,7 +19,7 @@ mod secured;
 mod ssh;
 mod wire;
 
-pub use dial::{DialError, DialFailure, Dialer, Transport, resolve};
+pub use dial::{DialConfig, DialError, DialFailure, Dialer, Transport, resolve};
 pub use host::{configured_hostname, own_addresses};
 pub use lines::Received;
 pub use link::{Kind, Link, LinkHandle, LinkReader, LinkStats, LinkWriter};

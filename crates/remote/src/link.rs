@@ -4,9 +4,10 @@ use core::fmt;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farhaul_secure::{Opener, PublicKey, Sealer, Session};
 
@@ -165,25 +166,38 @@ impl LinkHandle {
         self.0.core.abort();
     }
 
-    /// Sends what is buffered and the end, and waits at most `time` until the peer has it. Nobody
-    /// should read or write any more; who does is ended with the link. What the peer still sends is
-    /// dropped.
+    /// Sends what is buffered and the end, waits until the peer has it, and then until the peer ends
+    /// the link as well, all in at most `time`. Nobody should read or write any more; who does is
+    /// ended with the link. What the peer still sends is dropped.
+    ///
+    /// UDT has no end of one direction: a plain link over it does not wait for the peer, which may
+    /// find itself unable to send what it still has.
     ///
     /// # Errors
     ///
-    /// The link broke, or `time` was over before everything was delivered; it is aborted then.
+    /// The link broke, or `time` was over, before everything was delivered.
     pub fn close(&self, time: Duration) -> io::Result<()> {
-        let (told, done) = mpsc::channel();
+        let (told, steps) = mpsc::channel();
         let shared = Arc::clone(&self.0);
         // On a thread of its own, for a writer may hold the stream for as long as the link stands.
         thread::Builder::new().name("farhaul-close".into()).spawn(move || {
-            let _ = told.send(shared.finish());
+            let delivered = shared.finish();
+            let goes_on = delivered.is_ok();
+            let _ = told.send(delivered);
+            if goes_on {
+                shared.wait_for_end();
+            }
         })?;
-        let result = done.recv_timeout(time).unwrap_or_else(|_| {
+        let deadline = Instant::now() + time;
+        let result = steps.recv_timeout(time).unwrap_or_else(|_| {
             let text = format!("the peer has not taken everything within {time:?}");
             Err(io::Error::new(ErrorKind::TimedOut, text))
         });
-        self.abort();
+        // It is delivered, whatever follows: the thread ends with the link.
+        let left = deadline.saturating_duration_since(Instant::now());
+        if result.is_err() || matches!(steps.recv_timeout(left), Err(RecvTimeoutError::Timeout)) {
+            self.abort();
+        }
         result
     }
 
@@ -247,7 +261,7 @@ impl Shared {
             None => {}
         }
         match &self.core.raw {
-            Raw::Udp(connection) => connection.clone().close(),
+            Raw::Udp(connection) => connection.wait_acknowledged(),
             Raw::Tcp(stream) => {
                 stream.shutdown(Shutdown::Write)?;
                 self.drain()
@@ -259,10 +273,39 @@ impl Shared {
         }
     }
 
-    /// Reads until the peer closes as well, which it does when it has read the end.
+    /// What TCP has done by now: the system tells that all was taken only by the peer's own end.
+    fn wait_for_end(&self) {
+        if let Raw::Udp(connection) = &self.core.raw {
+            if self.cipher.is_some() {
+                // An error is an end as well.
+                let _ = self.drain();
+            }
+            let _ = connection.clone().close();
+        }
+    }
+
+    /// Reads until the peer ends the link as well, which it does when it has read the end. A piece
+    /// at a time, so that others who read see the end, too.
     fn drain(&self) -> io::Result<()> {
-        let _nobody_else = lock(&self.input);
-        io::copy(&mut Wire(Arc::clone(&self.core)), &mut io::sink()).map(drop)
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match lock(&self.input).read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                // It went without a word, having taken what came: otherwise it is a reset.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Input::Sealed(opener) => opener.read(buf),
+            Input::Plain(reader) => reader.read(buf),
+        }
     }
 }
 
@@ -279,10 +322,7 @@ impl fmt::Debug for Shared {
 
 impl Read for LinkReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match &mut *lock(&self.0.input) {
-            Input::Sealed(opener) => opener.read(buf),
-            Input::Plain(reader) => reader.read(buf),
-        }
+        lock(&self.0.input).read(buf)
     }
 }
 

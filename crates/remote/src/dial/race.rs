@@ -124,10 +124,11 @@ impl<'a> Race<'a> {
             }
             let now = Instant::now();
             let over = now >= self.deadline;
-            if over || self.begun + UDP_PATIENCE <= now || !self.udp_may_come() {
-                if let Some(found) = self.second_best.take() {
-                    return Ok(found);
-                }
+            let udp_is_late = self.begun + UDP_PATIENCE <= now || !self.udp_may_come();
+            if (over || udp_is_late)
+                && let Some(found) = self.second_best.take()
+            {
+                return Ok(found);
             }
             self.begin_those_due(now);
             if over || self.running.is_empty() && self.waiting.is_empty() {
@@ -184,9 +185,9 @@ impl<'a> Race<'a> {
         let runner = Runner {
             attempt,
             endpoint,
-            options: self.dialer.options.clone(),
-            silence: self.dialer.silence,
-            terms: self.dialer.terms.clone(),
+            options: self.dialer.config.options.clone(),
+            silence: self.dialer.config.silence,
+            terms: self.dialer.config.terms.clone(),
             deadline: self.deadline,
         };
         let (told, entered) = (self.told.clone(), Arc::clone(&self.entered));
@@ -224,31 +225,43 @@ struct Runner {
 
 impl Runner {
     fn run(&self, entered: &Entered) -> Outcome {
-        let raw = self.connect().map_err(LinkError::Connect)?;
+        let raw = self.connect(entered).map_err(LinkError::Connect)?;
         entered.enter(self.attempt, &raw)?;
         secure(raw, Role::Client, &self.terms, self.deadline)
     }
 
-    fn connect(&self) -> io::Result<Raw> {
+    fn connect(&self, entered: &Entered) -> io::Result<Raw> {
+        let peer = self.attempt.peer;
+        let Some(endpoint) = &self.endpoint else { return self.connect_tcp() };
+        loop {
+            // Anew now and then, so that an attempt does not outlive its race for long.
+            let time = self.left()?.min(UDP_PATIENCE);
+            let options = self.options.clone().connect_timeout(time).peer_timeout(self.silence);
+            match endpoint.connect(peer, &options) {
+                Err(error)
+                    if error.kind() == ErrorKind::TimedOut
+                        && !entered.over.load(Ordering::Relaxed)
+                        && self.left().is_ok() => {}
+                result => return result.map(Raw::Udp),
+            }
+        }
+    }
+
+    fn connect_tcp(&self) -> io::Result<Raw> {
+        let peer = self.attempt.peer;
+        let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
+        if let Some(local) = self.attempt.local {
+            socket.bind(&SocketAddr::new(local, 0).into())?;
+        }
+        socket.connect_timeout(&peer.into(), self.left()?)?;
+        Raw::tcp(TcpStream::from(socket), self.silence)
+    }
+
+    fn left(&self) -> io::Result<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
+            return Err(io::Error::new(ErrorKind::TimedOut, "no answer from the peer"));
         }
-        let peer = self.attempt.peer;
-        match &self.endpoint {
-            Some(endpoint) => {
-                let options = self.options.clone().connect_timeout(left).peer_timeout(self.silence);
-                endpoint.connect(peer, &options).map(Raw::Udp)
-            }
-            None => {
-                let socket =
-                    Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
-                if let Some(local) = self.attempt.local {
-                    socket.bind(&SocketAddr::new(local, 0).into())?;
-                }
-                socket.connect_timeout(&peer.into(), left)?;
-                Raw::tcp(TcpStream::from(socket), self.silence)
-            }
-        }
+        Ok(left)
     }
 }

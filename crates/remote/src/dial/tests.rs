@@ -12,7 +12,7 @@ fn dialer(udp: &[&str], tcp: &[&str]) -> Dialer {
     let trust = Trust::Only(identity.public_key());
     let terms = Terms { identity, trust, context: Context::default(), plain: false };
     let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-    Dialer::new(parse(udp), parse(tcp), terms)
+    Dialer::new(DialConfig::new(parse(udp), parse(tcp), terms))
 }
 
 fn order(dialer: &Dialer, local: Option<IpAddr>) -> Vec<(String, u128)> {
@@ -30,22 +30,22 @@ fn udp_begins_and_tcp_follows() {
     let udp = [begun("UDP to 10.0.0.1:1", 0), begun("UDP to 10.0.0.2:1", 150)];
     let tcp = begun("TCP to 10.0.0.1:2", 1000);
     assert_eq!(order(&dialer, None), [&udp[..], std::slice::from_ref(&tcp)].concat());
-    dialer.transport = Transport::Udp;
+    dialer.config.transport = Transport::Udp;
     assert_eq!(order(&dialer, None), udp);
-    dialer.transport = Transport::Tcp;
+    dialer.config.transport = Transport::Tcp;
     assert_eq!(order(&dialer, None), [begun("TCP to 10.0.0.1:2", 0)]);
 }
 
 #[test]
 fn each_link_begins_at_its_own_interface() {
     let mut dialer = dialer(&["10.0.0.1:1", "[fd00::1]:1"], &[]);
-    dialer.bind = ["10.1.0.1", "10.2.0.1"].map(|text| text.parse().unwrap()).to_vec();
+    dialer.config.bind = ["10.1.0.1", "10.2.0.1"].map(|text| text.parse().unwrap()).to_vec();
     let expected = [
         begun("UDP to 10.0.0.1:1 from 10.2.0.1", 0),
         begun("UDP to 10.0.0.1:1 from 10.1.0.1", 3000),
     ];
-    assert_eq!(order(&dialer, Some(dialer.bind[1])), expected, "IPv6 is out of reach");
-    dialer.candidates.remove(0);
+    assert_eq!(order(&dialer, Some(dialer.config.bind[1])), expected, "IPv6 is out of reach");
+    dialer.config.candidates.remove(0);
     let error = dialer.dial(Duration::from_secs(1), &AtomicBool::new(false)).unwrap_err();
     assert_eq!(error.failure, DialFailure::NoCandidate);
 }
