@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 
 use farhaul::ConnectError;
+use farhaul_mover::transfer::TransferError;
 use farhaul_mover::{ReceiveError, SendError};
 
 /// Bad usage that the argument parser cannot see.
@@ -82,6 +83,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(failed.code);
     }
     if let Some(error) = error.downcast_ref::<SendError>() {
+        return Some(error.exit_code());
+    }
+    if let Some(error) = error.downcast_ref::<TransferError>() {
         return Some(error.exit_code());
     }
     if let Some(error) = error.downcast_ref::<ReceiveError>() {

@@ -3,8 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod cc;
 mod config;
+mod cp;
 mod demo;
 mod exit;
 mod files;
@@ -48,6 +50,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Demo(Box<demo::DemoArgs>),
+    Cp(Box<cp::CpArgs>),
     Send(Box<transfer::SendArgs>),
     Recv(Box<transfer::RecvArgs>),
     Perf(Box<perf::PerfArgs>),
@@ -63,6 +66,9 @@ enum Command {
     Lab(lab::LabCommand),
     #[command(subcommand)]
     Sim(sim::SimCommand),
+    /// The far side of a copy, started by farhaul over ssh
+    #[command(hide = true)]
+    Agent,
     #[command(subcommand)]
     Wan(wan::WanCommand),
     Completions(manual::CompletionsArgs),
@@ -81,6 +87,8 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
         Command::Demo(args) => demo::run(args),
+        Command::Cp(args) => cp::run(args),
+        Command::Agent => agent::run(),
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),
         Command::Perf(args) => perf::run(args),

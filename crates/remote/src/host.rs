@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use nix::ifaddrs::getifaddrs;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::{AddressFamily, SockaddrLike};
 
@@ -23,15 +23,25 @@ const CONFIGURATION_MOST: u64 = 1 << 20;
 /// if that client is on this host; link-local addresses of IPv6, which need an interface, never.
 pub fn own_addresses() -> Vec<IpAddr> {
     let connection = env::var("SSH_CONNECTION").unwrap_or_default();
-    arrange(&connection, &interface_addresses())
+    arrange(&connection, &all_addresses())
+}
+
+/// Those of the interface of this name, but for link-local ones.
+pub fn interface_addresses(name: &str) -> Vec<IpAddr> {
+    let mut found = addresses_where(|interface| interface.interface_name == name);
+    found.retain(|address| !is_link_local(*address));
+    found
 }
 
 /// Those of interfaces that are up.
-fn interface_addresses() -> Vec<IpAddr> {
+fn all_addresses() -> Vec<IpAddr> {
+    addresses_where(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
+}
+
+fn addresses_where(wanted: impl Fn(&InterfaceAddress) -> bool) -> Vec<IpAddr> {
     // Without them, the ssh client still knows one.
     let Ok(interfaces) = getifaddrs() else { return Vec::new() };
-    let up = interfaces.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP));
-    up.filter_map(|interface| {
+    interfaces.filter(wanted).filter_map(|interface| {
         let address = interface.address?;
         match address.family()? {
             AddressFamily::Inet => address.as_sockaddr_in().map(|a| a.ip().into()),

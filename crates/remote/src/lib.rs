@@ -20,7 +20,7 @@ mod ssh;
 mod wire;
 
 pub use dial::{DialConfig, DialError, DialFailure, Dialer, Transport, resolve};
-pub use host::{configured_hostname, own_addresses};
+pub use host::{configured_hostname, interface_addresses, own_addresses};
 pub use lines::Received;
 pub use link::{Kind, Link, LinkHandle, LinkReader, LinkStats, LinkWriter};
 pub use listen::{ListenConfig, Listening};
