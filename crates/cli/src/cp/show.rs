@@ -1,7 +1,7 @@
 //! How a copy goes, for people and for programs.
 
 use std::io::IsTerminal;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use farhaul_mover::transfer::{Event, Outcome};

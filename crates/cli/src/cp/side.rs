@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use farhaul_mover::Cancel;
+use farhaul_mover::transfer::adapt::Lanes;
 use farhaul_mover::transfer::limit::Evidence;
 use farhaul_mover::transfer::message::Pulse;
 use farhaul_mover::transfer::pace::Pace;
@@ -183,6 +184,8 @@ fn drive(
     let Surroundings { session: id, cancel, reconnect, observe, show } = around;
     let options = &terms.session(id, cancel);
     let over = AtomicBool::new(false);
+    let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let mut lanes = Lanes::new(terms.lanes, processors);
     let mut watch = Watch::new(session, source, progress);
     let watcher = thread::current();
     let result = thread::scope(|threads| {
@@ -205,14 +208,22 @@ fn drive(
             if reconnect.swap(false, Ordering::Relaxed) {
                 session.reconnect();
             }
-            show(watch.look());
+            if watch.look_is_full() && source && !terms.fixed_lanes {
+                let passed = watch.passed;
+                let rate = (watch.going.progress.moved - watch.moved) as f64 / passed.as_secs_f64();
+                if let Some(wanted) = lanes.next(passed, rate, watch.going.lately.limit()) {
+                    session.want_lanes(wanted);
+                }
+                watch.moved = watch.going.progress.moved;
+            }
+            show(&watch.going);
         }
         match runner.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     });
-    watch.look();
+    watch.look_is_full();
     (result, watch.going)
 }
 
@@ -225,6 +236,9 @@ struct Watch<'a> {
     /// The times of both sides at the last full look.
     before: ([u64; STAGES], Pulse),
     at: Instant,
+    /// How long the last window was, and what had been moved before it.
+    passed: Duration,
+    moved: u64,
     processors: Processors,
 }
 
@@ -240,10 +254,12 @@ impl<'a> Watch<'a> {
         let going = Going::default();
         let before = ([0; STAGES], Pulse::default());
         let (at, processors) = (Instant::now(), Processors::new());
-        Watch { session, source, progress, going, before, at, processors }
+        let passed = Duration::ZERO;
+        Watch { session, source, progress, going, before, at, passed, moved: 0, processors }
     }
 
-    fn look(&mut self) -> &Going {
+    /// Whether this was the look at the end of a window.
+    fn look_is_full(&mut self) -> bool {
         let going = &mut self.going;
         going.progress = (self.progress)();
         let facts = self.session.facts();
@@ -263,7 +279,9 @@ impl<'a> Watch<'a> {
         let (here, there) = (self.session.stages.read(), self.session.peer());
         let busy = (going.lately.source_busy, going.lately.sink_busy);
         going.overall = self.evidence(here, there.stages, busy);
-        if self.at.elapsed() >= WINDOW {
+        self.passed = self.at.elapsed();
+        let full = self.passed >= WINDOW;
+        if full {
             let since = |now: [u64; STAGES], then: [u64; STAGES]| {
                 std::array::from_fn(|stage| now[stage].saturating_sub(then[stage]))
             };
@@ -279,7 +297,7 @@ impl<'a> Watch<'a> {
             self.before = (here, there);
             self.at = Instant::now();
         }
-        &self.going
+        full
     }
 
     fn evidence(

@@ -4,6 +4,7 @@
 //! the chunks' ([`tree_hash`]), a journal says which of them are stored and proved ([`journal`]),
 //! and a partial file stays beside its target until it is complete.
 
+pub mod adapt;
 mod beneath;
 pub mod block;
 pub mod channel;

@@ -110,7 +110,7 @@ pub(super) struct Job {
 }
 
 /// A file that is over.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Over {
     pub(super) path: Arc<Path>,
     pub(super) size: u64,
@@ -486,3 +486,6 @@ impl Pending {
         Job { file, place: self.place.clone(), seen: self.seen, version: self.version }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,6 +71,11 @@ pub(super) struct Opened {
 }
 
 impl Opened {
+    #[cfg(test)]
+    pub(super) fn of(file: File) -> Self {
+        Opened { file }
+    }
+
     fn stat(&self) -> io::Result<Stat> {
         Ok(fstat(&self.file)?)
     }
