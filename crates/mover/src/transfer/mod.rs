@@ -3,6 +3,7 @@
 pub mod block;
 mod error;
 mod event;
+pub mod journal;
 pub mod link;
 pub mod message;
 mod session;

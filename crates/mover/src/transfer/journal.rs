@@ -1,0 +1,298 @@
+//! What is known of a partial file: which of its chunks are stored and proved.
+//!
+//! A journal is a [`Header`] and then [`Record`]s of one size, only ever appended. Every record has
+//! check bytes over itself, its number and the header, so a torn tail, or what a file system brings
+//! back from an older journal, ends the reading and is never believed.
+//!
+//! What was written by this boot of the machine is in its memory or on the medium. After another
+//! boot that is sure only of what a [`Record::Synced`] covers; the rest is to be read again.
+//!
+//! Everything here is pure; reading and writing the file is the business of [`part`](super::part).
+
+use blake3::Hasher;
+
+use super::tree_hash::{CHUNK, ChunkTree, Cv, Node};
+use crate::frame::Timestamp;
+
+/// The first bytes of a journal; the last two are the version.
+const MAGIC: [u8; 8] = *b"farhlJ\0\x01";
+/// Bytes of an encoded [`Header`].
+pub const HEADER: usize = 128;
+/// Bytes of an encoded [`Record`].
+pub const RECORD: usize = 48;
+/// Bytes of a header before its check bytes.
+const HEADER_BODY: usize = HEADER - 16;
+/// Bytes of a record before its check bytes.
+const RECORD_BODY: usize = RECORD - 7;
+
+const SPARSE: u8 = 1;
+const VERIFY: u8 = 2;
+
+/// The machine's present boot; all zeros where it has no name, which matches no other.
+pub type BootId = [u8; 16];
+
+/// What a file is known by while it is under way: with another identity it is another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Bytes, at most 2^63 - 1.
+    pub size: u64,
+    /// When the source was last changed.
+    pub modified: Timestamp,
+    /// Whether it has holes.
+    pub sparse: bool,
+    /// Whether chunks are hashed. Without, there are no chaining values and no digest.
+    pub verify: bool,
+}
+
+impl Identity {
+    /// The tree of such a file, with nothing in it.
+    pub fn tree(&self) -> ChunkTree {
+        if self.verify {
+            ChunkTree::new(self.size, self.sparse)
+        } else {
+            ChunkTree::unverified(self.size)
+        }
+    }
+}
+
+/// The beginning of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Of the file.
+    pub identity: Identity,
+    /// A digest of the file's name.
+    pub name: [u8; 32],
+    /// The boot that writes.
+    pub boot: BootId,
+    /// The inode of the partial file.
+    pub inode: u64,
+    /// Unlike that of any other journal.
+    pub nonce: [u8; 8],
+}
+
+impl Header {
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; HEADER] {
+        let identity = &self.identity;
+        let flags =
+            if identity.sparse { SPARSE } else { 0 } | if identity.verify { VERIFY } else { 0 };
+        let mut bytes = [0; HEADER];
+        let mut rest = &mut bytes[..];
+        put(&mut rest, &MAGIC);
+        put(&mut rest, &CHUNK.to_be_bytes());
+        put(&mut rest, &identity.size.to_be_bytes());
+        put(&mut rest, &identity.modified.seconds.to_be_bytes());
+        put(&mut rest, &identity.modified.nanoseconds.to_be_bytes());
+        put(&mut rest, &[flags, 0, 0, 0]);
+        put(&mut rest, &self.name);
+        put(&mut rest, &self.boot);
+        put(&mut rest, &self.inode.to_be_bytes());
+        put(&mut rest, &self.nonce);
+        let (body, check) = bytes.split_at_mut(HEADER_BODY);
+        check.copy_from_slice(&blake3::hash(body).as_bytes()[..16]);
+        bytes
+    }
+
+    /// The header at the beginning of `bytes`; `None` if there is none of this version, or it is
+    /// damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; HEADER] = bytes.first_chunk()?;
+        let mut rest = &bytes[..];
+        if take::<8>(&mut rest)? != MAGIC || u64::from_be_bytes(take(&mut rest)?) != CHUNK {
+            return None;
+        }
+        let size = u64::from_be_bytes(take(&mut rest)?);
+        let modified = Timestamp {
+            seconds: i64::from_be_bytes(take(&mut rest)?),
+            nanoseconds: u32::from_be_bytes(take(&mut rest)?),
+        };
+        let [flags, ..] = take::<4>(&mut rest)?;
+        let identity =
+            Identity { size, modified, sparse: flags & SPARSE > 0, verify: flags & VERIFY > 0 };
+        let header = Header {
+            identity,
+            name: take(&mut rest)?,
+            boot: take(&mut rest)?,
+            inode: u64::from_be_bytes(take(&mut rest)?),
+            nonce: take(&mut rest)?,
+        };
+        // Every bit has one meaning, so this checks the check bytes and what must be zero.
+        (header.encode() == *bytes).then_some(header)
+    }
+
+    /// What ties records to this journal.
+    pub fn seal(&self) -> Seal {
+        let bytes = self.encode();
+        let mut seal = [0; 8];
+        seal.copy_from_slice(&bytes[HEADER_BODY..HEADER_BODY + 8]);
+        Seal(seal)
+    }
+}
+
+/// What ties records to their journal: the first of its header's check bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal([u8; 8]);
+
+/// One thing that became known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Record {
+    /// These chunks are stored with this content. Without verification the value means nothing.
+    Proved(Node),
+    /// These chunks are zeros.
+    Zeros {
+        /// The first chunk.
+        first: u64,
+        /// How many chunks.
+        count: u64,
+    },
+    /// What the first records said is on the medium.
+    Synced {
+        /// How many records: no more than are before this one.
+        records: u64,
+    },
+}
+
+impl Record {
+    /// Its bytes as record `number`, counted from 0.
+    pub fn encode(&self, seal: Seal, number: u64) -> [u8; RECORD] {
+        let (kind, a, b) = match *self {
+            Record::Proved(node) => (node.level, node.index, node.cv),
+            Record::Zeros { first, count } => (64, first, pad(count)),
+            Record::Synced { records } => (65, records, [0; 32]),
+        };
+        let mut bytes = [0; RECORD];
+        let mut rest = &mut bytes[..];
+        put(&mut rest, &[kind]);
+        put(&mut rest, &a.to_be_bytes());
+        put(&mut rest, &b);
+        let (body, check) = bytes.split_at_mut(RECORD_BODY);
+        let mut hasher = Hasher::new();
+        hasher.update(&seal.0).update(&number.to_be_bytes()).update(body);
+        check.copy_from_slice(&hasher.finalize().as_bytes()[..RECORD - RECORD_BODY]);
+        bytes
+    }
+
+    /// Record `number` from its bytes; `None` if it is damaged or not of this journal.
+    pub fn decode(bytes: &[u8; RECORD], seal: Seal, number: u64) -> Option<Self> {
+        let mut rest = &bytes[..];
+        let [kind] = take(&mut rest)?;
+        let a = u64::from_be_bytes(take(&mut rest)?);
+        let b: Cv = take(&mut rest)?;
+        let mut second = &b[..];
+        let record = match kind {
+            level @ 0..64 => Record::Proved(Node { level, index: a, cv: b }),
+            64 => Record::Zeros { first: a, count: u64::from_be_bytes(take(&mut second)?) },
+            65 => Record::Synced { records: a },
+            _ => return None,
+        };
+        (record.encode(seal, number) == *bytes).then_some(record)
+    }
+}
+
+fn pad(count: u64) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&count.to_be_bytes());
+    bytes
+}
+
+fn put(rest: &mut &mut [u8], bytes: &[u8]) {
+    let (head, tail) = std::mem::take(rest).split_at_mut(bytes.len());
+    head.copy_from_slice(bytes);
+    *rest = tail;
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = rest.split_first_chunk()?;
+    *rest = tail;
+    Some(*head)
+}
+
+/// A journal that is being read.
+#[derive(Debug)]
+pub struct Replay {
+    header: Header,
+    seal: Seal,
+    /// What is on the medium.
+    tree: ChunkTree,
+    /// The rest, each with its number; never a `Synced`.
+    later: Vec<(u64, Record)>,
+    records: u64,
+}
+
+/// What a journal says.
+#[derive(Debug)]
+pub struct Replayed {
+    /// What holds.
+    pub tree: ChunkTree,
+    /// What held under another boot and was not on the medium for sure: to be read again. These
+    /// have a place in the tree, but may overlap.
+    pub unproved: Vec<Record>,
+    /// Sound records in all: the journal ends after them.
+    pub records: u64,
+}
+
+impl Replay {
+    /// Begins after the header.
+    pub fn new(header: Header) -> Self {
+        let (seal, tree) = (header.seal(), header.identity.tree());
+        Replay { header, seal, tree, later: Vec::new(), records: 0 }
+    }
+
+    /// Takes the next record. `false`: it is not sound, and the journal ends before it.
+    pub fn take(&mut self, bytes: &[u8; RECORD]) -> bool {
+        let Some(record) = Record::decode(bytes, self.seal, self.records) else { return false };
+        let sound = match &record {
+            Record::Proved(node) => self.tree.place(node).is_ok(),
+            Record::Zeros { first, count } => self.tree.place_of_zeros(*first, *count).is_ok(),
+            Record::Synced { records } => *records <= self.records,
+        };
+        if !sound {
+            return false;
+        }
+        if let Record::Synced { records } = record {
+            let covered = self.later.partition_point(|(number, _)| *number < records);
+            for (_, record) in self.later.drain(..covered) {
+                insert(&mut self.tree, &record);
+            }
+        } else {
+            self.later.push((self.records, record));
+        }
+        self.records += 1;
+        true
+    }
+
+    /// What the records come to for who reads them under `boot`.
+    pub fn finish(mut self, boot: BootId) -> Replayed {
+        let mut unproved = Vec::new();
+        if self.header.boot == boot && boot != BootId::default() {
+            for (_, record) in &self.later {
+                insert(&mut self.tree, record);
+            }
+        } else {
+            unproved.extend(self.later.iter().map(|(_, record)| *record));
+        }
+        Replayed { tree: self.tree, unproved, records: self.records }
+    }
+}
+
+/// What was said twice holds once.
+fn insert(tree: &mut ChunkTree, record: &Record) {
+    match record {
+        Record::Proved(node) => drop(tree.insert_node(*node)),
+        Record::Zeros { first, count } => drop(tree.insert_zeros(*first, *count)),
+        Record::Synced { .. } => {}
+    }
+}
+
+/// What a whole journal says; `None` if it has no sound header.
+pub fn replay(bytes: &[u8], boot: BootId) -> Option<(Header, Replayed)> {
+    let header = Header::decode(bytes)?;
+    let mut replay = Replay::new(header);
+    let (records, _) = bytes[HEADER..].as_chunks();
+    let _ = records.iter().all(|record| replay.take(record));
+    Some((header, replay.finish(boot)))
+}
+
+#[cfg(test)]
+mod tests;
