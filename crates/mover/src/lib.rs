@@ -49,6 +49,7 @@ mod sources;
 mod store;
 mod stream;
 mod target;
+mod temporary;
 pub mod transfer;
 mod walk;
 

@@ -5,7 +5,6 @@
 //! meanwhile, no call can reach outside (CWE-22, CWE-59).
 
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -21,6 +20,7 @@ use rustix::io::Errno;
 use crate::frame::Attributes;
 use crate::inode::{self, Kind};
 use crate::name::Name;
+use crate::temporary::TemporaryNames;
 
 /// The bits of a mode that are always kept: permissions and sticky.
 const PLAIN_MODE: u32 = 0o1777;
@@ -258,38 +258,6 @@ impl Drop for PartFile {
             // Nobody is left to tell.
             let _ = unlinkat(&self.directory, self.temporary.as_str(), AtFlags::empty());
         }
-    }
-}
-
-/// Names for unfinished entries: hidden, and unlike those of any other transfer.
-#[derive(Debug)]
-struct TemporaryNames {
-    prefix: u64,
-    next: u64,
-}
-
-impl TemporaryNames {
-    /// A peer may guess a name and take it: another is tried then, this often.
-    const ATTEMPTS: usize = 100;
-
-    fn new() -> Self {
-        // The standard library's hash seed is the operating system's randomness.
-        TemporaryNames { prefix: RandomState::new().hash_one(0), next: 0 }
-    }
-
-    fn make<T>(
-        &mut self,
-        mut make: impl FnMut(&str) -> rustix::io::Result<T>,
-    ) -> io::Result<(String, T)> {
-        for _ in 0..Self::ATTEMPTS {
-            let name = format!(".farhaul-{:016x}-{:x}.part", self.prefix, self.next);
-            self.next += 1;
-            match make(&name) {
-                Err(Errno::EXIST) => {}
-                made => return Ok((name, made?)),
-            }
-        }
-        Err(Errno::EXIST.into())
     }
 }
 

@@ -230,25 +230,6 @@ fn a_directory_keeps_the_group_bit_it_has_here() {
 }
 
 #[test]
-fn a_taken_temporary_name_is_passed_over() {
-    let mut names = TemporaryNames::new();
-    let mut tried = Vec::new();
-    let (made, ()) = names
-        .make(|name| {
-            tried.push(name.to_owned());
-            if tried.len() < 5 { Err(Errno::EXIST) } else { Ok(()) }
-        })
-        .unwrap();
-    tried.dedup();
-    assert_eq!((tried.len(), tried.last()), (5, Some(&made)));
-    assert!(Name::new(made.as_bytes()).is_ok());
-    assert_eq!(errno(names.make(|_| Err::<(), _>(Errno::EXIST))), Errno::EXIST);
-    assert_eq!(errno(names.make(|_| Err::<(), _>(Errno::NOSPC))), Errno::NOSPC);
-    let other = TemporaryNames::new();
-    assert_ne!(names.prefix, other.prefix, "two transfers into one directory do not meet");
-}
-
-#[test]
 fn the_target_is_made_if_need_be_and_must_be_a_directory() {
     let place = place();
     let deep = place.into.join("a/b");

@@ -55,6 +55,15 @@ impl Identity {
     }
 }
 
+/// What tells a file from one that has its name later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileId {
+    /// Its inode, which may be used again once it is removed.
+    pub inode: u64,
+    /// When it was made: nanoseconds since 1970 UTC, 0 where the file system does not know.
+    pub born: u64,
+}
+
 /// The beginning of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -64,8 +73,8 @@ pub struct Header {
     pub name: [u8; 32],
     /// The boot that writes.
     pub boot: BootId,
-    /// The inode of the partial file.
-    pub inode: u64,
+    /// The partial file.
+    pub part: FileId,
     /// Unlike that of any other journal.
     pub nonce: [u8; 8],
 }
@@ -86,7 +95,8 @@ impl Header {
         put(&mut rest, &[flags, 0, 0, 0]);
         put(&mut rest, &self.name);
         put(&mut rest, &self.boot);
-        put(&mut rest, &self.inode.to_be_bytes());
+        put(&mut rest, &self.part.inode.to_be_bytes());
+        put(&mut rest, &self.part.born.to_be_bytes());
         put(&mut rest, &self.nonce);
         let (body, check) = bytes.split_at_mut(HEADER_BODY);
         check.copy_from_slice(&blake3::hash(body).as_bytes()[..16]);
@@ -113,7 +123,10 @@ impl Header {
             identity,
             name: take(&mut rest)?,
             boot: take(&mut rest)?,
-            inode: u64::from_be_bytes(take(&mut rest)?),
+            part: FileId {
+                inode: u64::from_be_bytes(take(&mut rest)?),
+                born: u64::from_be_bytes(take(&mut rest)?),
+            },
             nonce: take(&mut rest)?,
         };
         // Every bit has one meaning, so this checks the check bytes and what must be zero.
@@ -218,6 +231,8 @@ pub struct Replay {
     /// The rest, each with its number; never a `Synced`.
     later: Vec<(u64, Record)>,
     records: u64,
+    /// The first of them, which are on the medium.
+    synced: u64,
 }
 
 /// What a journal says.
@@ -230,13 +245,15 @@ pub struct Replayed {
     pub unproved: Vec<Record>,
     /// Sound records in all: the journal ends after them.
     pub records: u64,
+    /// The first of them, which are on the medium.
+    pub synced: u64,
 }
 
 impl Replay {
     /// Begins after the header.
     pub fn new(header: Header) -> Self {
         let (seal, tree) = (header.seal(), header.identity.tree());
-        Replay { header, seal, tree, later: Vec::new(), records: 0 }
+        Replay { header, seal, tree, later: Vec::new(), records: 0, synced: 0 }
     }
 
     /// Takes the next record. `false`: it is not sound, and the journal ends before it.
@@ -251,6 +268,7 @@ impl Replay {
             return false;
         }
         if let Record::Synced { records } = record {
+            self.synced = self.synced.max(records);
             let covered = self.later.partition_point(|(number, _)| *number < records);
             for (_, record) in self.later.drain(..covered) {
                 insert(&mut self.tree, &record);
@@ -272,7 +290,7 @@ impl Replay {
         } else {
             unproved.extend(self.later.iter().map(|(_, record)| *record));
         }
-        Replayed { tree: self.tree, unproved, records: self.records }
+        Replayed { tree: self.tree, unproved, records: self.records, synced: self.synced }
     }
 }
 

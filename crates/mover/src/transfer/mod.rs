@@ -6,7 +6,11 @@ mod event;
 pub mod journal;
 pub mod link;
 pub mod message;
+pub mod part;
+mod place;
 mod session;
+pub mod sink;
+pub mod small;
 pub mod stages;
 pub mod tree_hash;
 

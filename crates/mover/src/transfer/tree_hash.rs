@@ -269,6 +269,11 @@ impl ChunkTree {
         })
     }
 
+    /// Where the last chunk that is there ends, in chunks.
+    pub fn end(&self) -> u64 {
+        self.subtrees.last_key_value().map_or(0, |(first, (level, _))| first + (1 << level))
+    }
+
     /// All complete subtrees, in order. Inserted into an empty tree they make this one.
     pub fn nodes(&self) -> Vec<Node> {
         let node = |(first, (level, cv)): (&u64, &(u8, Cv))| Node {

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -9,7 +11,13 @@ const BEFORE: BootId = [2; 16];
 fn header(chunks: u64, sparse: bool) -> Header {
     let modified = Timestamp { seconds: -7, nanoseconds: 999_999_999 };
     let identity = Identity { size: chunks * CHUNK - 5, modified, sparse, verify: true };
-    Header { identity, name: [3; 32], boot: BEFORE, inode: 1234, nonce: [9; 8] }
+    Header {
+        identity,
+        name: [3; 32],
+        boot: BEFORE,
+        part: FileId { inode: 1234, born: 99 },
+        nonce: [9; 8],
+    }
 }
 
 fn written(header: &Header, records: &[Record]) -> Vec<u8> {
@@ -142,10 +150,11 @@ proptest! {
         (a, b) in any::<(u64, u64)>(),
         number in any::<u64>(),
     ) {
-        let ([size, seconds, inode, nonce], (sparse, verify, nanoseconds), name) = header;
+        let ([size, seconds, part, nonce], (sparse, verify, nanoseconds), name) = header;
         let modified = Timestamp { seconds: seconds as i64, nanoseconds };
         let identity = Identity { size, modified, sparse, verify };
-        let header = Header { identity, name, boot: HERE, inode, nonce: nonce.to_le_bytes() };
+        let part = FileId { inode: part, born: !part };
+        let header = Header { identity, name, boot: HERE, part, nonce: nonce.to_le_bytes() };
         prop_assert_eq!(Header::decode(&header.encode()), Some(header));
         let record = match kind {
             0 => Record::Proved(Node { level, index: a, cv: name }),
@@ -154,5 +163,23 @@ proptest! {
         };
         let bytes = record.encode(header.seal(), number);
         prop_assert_eq!(Record::decode(&bytes, header.seal(), number), Some(record));
+    }
+}
+
+/// The fuzzer's seeds are journals of today's format: `FARHAUL_WRITE_SEEDS=1` writes them anew.
+#[test]
+fn the_fuzzers_seeds_are_journals() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/mover_journal");
+    let sparse = [chunk(3), Record::Zeros { first: 5, count: 2 }, Record::Synced { records: 2 }];
+    let dense = [chunk(0), chunk(1), Record::Synced { records: 2 }, chunk(7), chunk(5)];
+    for (name, header, records) in
+        [("sparse", header(10, true), &sparse[..]), ("dense", header(9, false), &dense[..])]
+    {
+        let bytes = written(&header, records);
+        if std::env::var_os("FARHAUL_WRITE_SEEDS").is_some() {
+            std::fs::create_dir_all(&seeds).unwrap();
+            std::fs::write(seeds.join(name), &bytes).unwrap();
+        }
+        assert_eq!(std::fs::read(seeds.join(name)).unwrap(), bytes, "{name}");
     }
 }

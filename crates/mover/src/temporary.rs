@@ -1,0 +1,66 @@
+//! Names for what is not complete yet.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+
+/// Names for unfinished entries: hidden, and unlike those of any other transfer.
+#[derive(Debug)]
+pub(crate) struct TemporaryNames {
+    prefix: u64,
+    next: AtomicU64,
+}
+
+impl TemporaryNames {
+    /// A peer may guess a name and take it: another is tried then, this often.
+    const ATTEMPTS: usize = 100;
+
+    pub(crate) fn new() -> Self {
+        // The standard library's hash seed is the operating system's randomness.
+        TemporaryNames { prefix: RandomState::new().hash_one(0), next: AtomicU64::new(0) }
+    }
+
+    /// Makes an entry under a new name with `make`, which fails with `EXIST` if it is taken.
+    pub(crate) fn make<T>(
+        &self,
+        mut make: impl FnMut(&str) -> rustix::io::Result<T>,
+    ) -> io::Result<(String, T)> {
+        for _ in 0..Self::ATTEMPTS {
+            let next = self.next.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".farhaul-{:016x}-{next:x}.part", self.prefix);
+            match make(&name) {
+                Err(Errno::EXIST) => {}
+                made => return Ok((name, made?)),
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+
+    #[test]
+    fn a_taken_temporary_name_is_passed_over() {
+        let names = TemporaryNames::new();
+        let mut tried = Vec::new();
+        let (made, ()) = names
+            .make(|name| {
+                tried.push(name.to_owned());
+                if tried.len() < 5 { Err(Errno::EXIST) } else { Ok(()) }
+            })
+            .unwrap();
+        tried.dedup();
+        assert_eq!((tried.len(), tried.last()), (5, Some(&made)));
+        assert!(Name::new(made.as_bytes()).is_ok());
+        let errno = |error| names.make(|_| Err::<(), _>(error)).unwrap_err().raw_os_error();
+        assert_eq!(errno(Errno::EXIST), Some(Errno::EXIST.raw_os_error()));
+        assert_eq!(errno(Errno::NOSPC), Some(Errno::NOSPC.raw_os_error()));
+        let other = TemporaryNames::new();
+        assert_ne!(names.prefix, other.prefix, "two transfers into one directory do not meet");
+    }
+}

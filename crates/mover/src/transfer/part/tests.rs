@@ -1,0 +1,695 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::thread;
+
+use proptest::prelude::*;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::*;
+use crate::frame::{Attributes, Timestamp};
+use crate::transfer::journal::{HEADER, RECORD};
+use crate::transfer::small::set_attributes;
+use crate::transfer::tree_hash::leaf;
+
+const CHUNK_LENGTH: usize = CHUNK as usize;
+const BOOT: BootId = [1; 16];
+const SECOND_BOOT: BootId = [2; 16];
+
+struct Place {
+    dir: tempfile::TempDir,
+    directory: Arc<OwnedFd>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let directory = Arc::new(openat(CWD, dir.path(), flags, Mode::empty()).unwrap());
+        Place { dir, directory }
+    }
+
+    fn open_under(&self, boot: BootId, identity: Identity) -> io::Result<(PartFile, Opened)> {
+        let name = Name::new(b"file").unwrap();
+        PartFile::open_under(boot, Arc::clone(&self.directory), name, identity)
+    }
+
+    fn open(&self, identity: Identity) -> (PartFile, Opened) {
+        self.open_under(BOOT, identity).unwrap()
+    }
+
+    /// The file in the directory whose name ends so.
+    fn path(&self, end: &str) -> PathBuf {
+        let named = |path: &PathBuf| path.to_str().unwrap().ends_with(end);
+        paths(self.dir.path()).into_iter().find(named).unwrap()
+    }
+
+    fn target(&self) -> PathBuf {
+        self.dir.path().join("file")
+    }
+}
+
+fn paths(directory: &Path) -> Vec<PathBuf> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// A file to transfer: what its source has.
+#[derive(Clone)]
+struct Content {
+    data: Vec<u8>,
+    identity: Identity,
+}
+
+impl Content {
+    /// `zero` says which chunks are zeros; the last is short by `rest` bytes.
+    fn new(zero: &[bool], rest: u64, sparse: bool) -> Self {
+        let mut data = vec![0; zero.len() * CHUNK_LENGTH];
+        for (index, chunk) in data.chunks_mut(CHUNK_LENGTH).enumerate() {
+            if !zero[index] {
+                let seed = (index as u64).to_le_bytes();
+                blake3::Hasher::new()
+                    .update(&seed)
+                    .finalize_xof()
+                    .fill(&mut chunk[..CHUNK_LENGTH / 2]);
+            }
+        }
+        data.truncate(data.len() - rest as usize);
+        let size = data.len() as u64;
+        let modified = Timestamp { seconds: 5, nanoseconds: 6 };
+        Content { data, identity: Identity { size, modified, sparse, verify: true } }
+    }
+
+    fn dense(chunks: usize) -> Self {
+        Self::new(&vec![false; chunks], 0, false)
+    }
+
+    fn chunks(&self) -> u64 {
+        self.identity.size.div_ceil(CHUNK)
+    }
+
+    fn chunk(&self, index: u64) -> &[u8] {
+        let data = &self.data[index as usize * CHUNK_LENGTH..];
+        &data[..data.len().min(CHUNK_LENGTH)]
+    }
+
+    fn cv(&self, index: u64) -> Cv {
+        leaf(self.identity.size, self.identity.sparse, index, self.chunk(index))
+    }
+
+    fn write(&self, part: &PartFile, index: u64) -> io::Result<()> {
+        part.write_chunk(index, self.chunk(index), self.cv(index))
+    }
+
+    fn digest(&self) -> Digest {
+        let mut tree = self.identity.tree();
+        (0..self.chunks()).for_each(|index| assert!(tree.insert(index, self.cv(index))));
+        tree.root().unwrap()
+    }
+
+    /// Writes what is missing, and gives the file its name.
+    fn complete(&self, part: &PartFile, place: &Place) {
+        for range in part.missing(usize::MAX) {
+            assert!(!part.is_complete());
+            range.for_each(|index| self.write(part, index).unwrap());
+        }
+        assert_eq!(part.digest(), self.identity.verify.then(|| self.digest()));
+        assert!(part.finish(|_| Ok(()), true).unwrap().is_none());
+        assert!(fs::read(place.target()).unwrap() == self.data, "another content");
+        assert_eq!(paths(place.dir.path()), [place.target()]);
+    }
+}
+
+#[test]
+fn a_file_gets_its_name_content_and_attributes() {
+    for content in [Content::dense(3), Content::new(&[true, false, true], 9, true)] {
+        let place = Place::new();
+        fs::write(place.target(), "an older one").unwrap();
+        let (part, opened) = place.open(content.identity);
+        assert_eq!(opened, Opened::New);
+        assert_eq!(fs::metadata(place.path(".part")).unwrap().mode() & 0o7777, 0o600);
+        for index in [2, 0, 1] {
+            assert!(!part.has(index));
+            assert_eq!(
+                part.finish(|_| Ok(()), false).unwrap_err().kind(),
+                io::ErrorKind::InvalidInput
+            );
+            content.write(&part, index).unwrap();
+            assert!(part.has(index));
+        }
+        assert_eq!(part.digest(), Some(content.digest()));
+        let time = Timestamp { seconds: -5, nanoseconds: 123_456_789 };
+        let attributes = Attributes { mode: 0o640, accessed: time, modified: time };
+        let kept = part.finish(|file| set_attributes(file, &attributes), true).unwrap();
+        assert!(kept.is_none());
+        assert!(fs::read(place.target()).unwrap() == content.data);
+        let meta = fs::metadata(place.target()).unwrap();
+        assert_eq!(
+            (meta.mode() & 0o7777, meta.mtime(), meta.mtime_nsec()),
+            (0o640, -5, 123_456_789)
+        );
+        assert_eq!(paths(place.dir.path()), [place.target()]);
+        assert!(part.finish(|_| Ok(()), false).is_err(), "twice");
+        assert!(part.sync().is_err());
+    }
+}
+
+#[test]
+fn attributes_that_cannot_be_kept_are_told() {
+    let place = Place::new();
+    let content = Content::dense(2);
+    let (part, _) = place.open(content.identity);
+    (0..2).for_each(|index| content.write(&part, index).unwrap());
+    let kept = part.finish(|_| Err(io::Error::other("no")), false).unwrap();
+    assert_eq!(kept.unwrap().to_string(), "no");
+    assert!(fs::read(place.target()).unwrap() == content.data);
+}
+
+#[test]
+fn what_a_peer_may_not_write_is_refused() {
+    let place = Place::new();
+    let content = Content::new(&[false, false, false], 9, false);
+    let (part, _) = place.open(content.identity);
+    let refused = |done: io::Result<()>| {
+        assert_eq!(done.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    };
+    let chunk = content.chunk(0);
+    refused(part.write_chunk(3, chunk, [1; 32]));
+    refused(part.write_chunk(u64::MAX, chunk, [1; 32]));
+    refused(part.write_chunk(0, &chunk[1..], [1; 32]));
+    refused(part.write_chunk(0, &[], [1; 32]));
+    refused(part.write_chunk(2, chunk, [1; 32]));
+    refused(part.write_chunk(0, &vec![1; 2 * CHUNK_LENGTH], [1; 32]));
+    refused(part.zeros(0, 1));
+    let place = Place::new();
+    let (part, _) = place.open(Identity { sparse: true, ..content.identity });
+    refused(part.zeros(2, 2));
+    refused(part.zeros(2, u64::MAX));
+    refused(part.zeros(u64::MAX, 1));
+    refused(part.write_chunk(0, chunk, ZEROS));
+    part.zeros(3, 0).unwrap();
+    part.zeros(1, 0).unwrap();
+    assert!(part.nodes().is_empty());
+    let huge = Identity { size: 1 << 63, ..content.identity };
+    assert!(Place::new().open_under(BOOT, huge).is_err());
+}
+
+#[test]
+fn a_later_transfer_goes_on_without_reading() {
+    let place = Place::new();
+    let content = Content::dense(5);
+    let (part, _) = place.open(content.identity);
+    [4, 1].into_iter().for_each(|index| content.write(&part, index).unwrap());
+    drop(part);
+    // Nobody looks at what is proved: a wrong byte there stays.
+    let file = File::options().write(true).open(place.path(".part")).unwrap();
+    file.write_all_at(&[!content.chunk(1)[0]], CHUNK).unwrap();
+    let (part, opened) = place.open(content.identity);
+    assert_eq!(opened, Opened::Resumed { proved: 2 * CHUNK, reread: 0 });
+    assert_eq!(part.missing(9), [0..1, 2..4]);
+    file.write_all_at(&content.chunk(1)[..1], CHUNK).unwrap();
+    content.complete(&part, &place);
+}
+
+#[test]
+fn after_another_boot_only_what_is_on_the_medium_is_believed_unread() {
+    let place = Place::new();
+    let content = Content::dense(5);
+    let (part, _) = place.open(content.identity);
+    content.write(&part, 0).unwrap();
+    part.sync().unwrap();
+    [1, 2, 3].into_iter().for_each(|index| content.write(&part, index).unwrap());
+    drop(part);
+    let file = File::options().write(true).open(place.path(".part")).unwrap();
+    file.write_all_at(&[!content.chunk(2)[0]], 2 * CHUNK).unwrap();
+    let (part, opened) = place.open_under(SECOND_BOOT, content.identity).unwrap();
+    assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 2 * CHUNK });
+    drop(part);
+    // The new journal is of the new boot, and all in it on the medium for yet another.
+    for boot in [SECOND_BOOT, [3; 16]] {
+        let (_, opened) = place.open_under(boot, content.identity).unwrap();
+        assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 0 });
+    }
+    let (part, _) = place.open(content.identity);
+    assert_eq!(part.missing(9), [2..3, 4..5]);
+    content.complete(&part, &place);
+}
+
+#[test]
+fn a_part_that_was_copied_or_replaced_is_read_again() {
+    for sparse in [false, true] {
+        let place = Place::new();
+        let content = Content::new(&[false, false, true, false], 0, sparse);
+        let (part, _) = place.open(content.identity);
+        [0, 1, 2].into_iter().for_each(|index| content.write(&part, index).unwrap());
+        part.sync().unwrap();
+        drop(part);
+        let path = place.path(".part");
+        fs::rename(&path, place.dir.path().join("aside")).unwrap();
+        fs::copy(place.dir.path().join("aside"), &path).unwrap();
+        fs::remove_file(place.dir.path().join("aside")).unwrap();
+        let (part, opened) = place.open(content.identity);
+        assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 3 * CHUNK });
+        content.complete(&part, &place);
+    }
+}
+
+#[test]
+fn another_file_discards_the_part() {
+    let old = Content::dense(3);
+    let other = Content::new(&[false, false, true, true], 5, true);
+    let identity = old.identity;
+    let later = Timestamp { nanoseconds: 7, ..identity.modified };
+    for new in [
+        other,
+        Content { identity: Identity { modified: later, ..identity }, ..old.clone() },
+        Content { identity: Identity { sparse: true, ..identity }, ..old.clone() },
+        Content { identity: Identity { verify: false, ..identity }, ..old.clone() },
+    ] {
+        let place = Place::new();
+        let (part, _) = place.open(identity);
+        (0..3).for_each(|index| old.write(&part, index).unwrap());
+        drop(part);
+        let (part, opened) = place.open(new.identity);
+        assert_eq!((opened, part.nodes()), (Opened::Again, vec![]));
+        new.complete(&part, &place);
+    }
+}
+
+#[test]
+fn without_verification_there_is_no_digest_and_what_is_not_sure_is_forgotten() {
+    let place = Place::new();
+    let mut content = Content::new(&[false, true, false, false], 3, true);
+    content.identity.verify = false;
+    let (part, _) = place.open(content.identity);
+    content.write(&part, 0).unwrap();
+    part.zeros(1, 1).unwrap();
+    part.sync().unwrap();
+    content.write(&part, 2).unwrap();
+    drop(part);
+    let (part, opened) = place.open(content.identity);
+    assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 0 });
+    drop(part);
+    let (part, opened) = place.open_under(SECOND_BOOT, content.identity).unwrap();
+    assert_eq!(opened, Opened::Resumed { proved: 2 * CHUNK, reread: 0 });
+    content.complete(&part, &place);
+}
+
+#[test]
+fn two_transfers_do_not_write_one_file() {
+    let place = Place::new();
+    let content = Content::dense(4);
+    let busy = |place: &Place| place.open_under(BOOT, content.identity).unwrap_err().kind();
+    let (part, _) = place.open(content.identity);
+    content.write(&part, 0).unwrap();
+    assert_eq!(busy(&place), io::ErrorKind::WouldBlock);
+    part.unlock();
+    assert_eq!(content.write(&part, 1).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    // One that only looks does no harm.
+    let (second, opened) = place.open(content.identity);
+    assert_eq!(opened, Opened::Resumed { proved: CHUNK, reread: 0 });
+    assert_eq!(part.relock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    drop(second);
+    part.relock().unwrap();
+    part.relock().unwrap();
+    assert_eq!(busy(&place), io::ErrorKind::WouldBlock);
+    content.write(&part, 1).unwrap();
+    part.unlock();
+    // One that goes on has the file.
+    let (second, _) = place.open(content.identity);
+    content.write(&second, 2).unwrap();
+    drop(second);
+    assert_ne!(part.relock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert!(content.write(&part, 3).is_err());
+    let (second, opened) = place.open(content.identity);
+    assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 0 });
+    content.complete(&second, &place);
+}
+
+#[test]
+fn a_part_taken_over_in_any_way_is_not_taken_back() {
+    let content = Content::dense(2);
+    let other = Identity { modified: Timestamp::default(), ..content.identity };
+    type TakeOver = fn(&Place, &Content, Identity);
+    let ways: [TakeOver; 4] = [
+        |place, content, _| content.complete(&place.open(content.identity).0, place),
+        |place, content, _| place.open(content.identity).0.discard().unwrap(),
+        |place, _, other| drop(place.open(other)),
+        |place, content, _| drop(place.open_under(SECOND_BOOT, content.identity).unwrap()),
+    ];
+    for take_over in ways {
+        let place = Place::new();
+        let (part, _) = place.open(content.identity);
+        content.write(&part, 0).unwrap();
+        part.unlock();
+        take_over(&place, &content, other);
+        let before = paths(place.dir.path());
+        assert_eq!(part.relock().unwrap_err().kind(), io::ErrorKind::Other);
+        assert!(content.write(&part, 1).is_err() && part.discard().is_err());
+        drop(part);
+        assert_eq!(paths(place.dir.path()), before);
+    }
+}
+
+#[test]
+fn a_changed_source_begins_anew() {
+    let place = Place::new();
+    let old = Content::dense(3);
+    let new = Content::new(&[false, true], 1, true);
+    let (part, _) = place.open(old.identity);
+    (0..3).for_each(|index| old.write(&part, index).unwrap());
+    part.restart(new.identity).unwrap();
+    assert_eq!((part.identity(), part.nodes()), (new.identity, vec![]));
+    assert_eq!(place.open_under(BOOT, new.identity).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    new.write(&part, 0).unwrap();
+    drop(part);
+    let (part, opened) = place.open(new.identity);
+    assert_eq!(opened, Opened::Resumed { proved: CHUNK, reread: 0 });
+    new.complete(&part, &place);
+}
+
+#[test]
+fn a_discarded_part_leaves_nothing() {
+    let place = Place::new();
+    let content = Content::dense(2);
+    let (part, _) = place.open(content.identity);
+    content.write(&part, 0).unwrap();
+    part.discard().unwrap();
+    assert_eq!(paths(place.dir.path()), [PathBuf::new(); 0]);
+    assert!(content.write(&part, 1).is_err());
+}
+
+#[test]
+fn no_call_goes_through_what_stands_in_the_way() {
+    let content = Content::dense(2);
+    for end in [".part", ".journal"] {
+        let probe = Place::new();
+        let opened = probe.open(content.identity);
+        let name = probe.path(end).file_name().unwrap().to_owned();
+        drop(opened);
+        let place = Place::new();
+        let outside = tempfile::tempdir().unwrap();
+        let victim = outside.path().join("victim");
+        fs::write(&victim, "not yours").unwrap();
+        let path = place.dir.path().join(&name);
+        let untouched = || {
+            let (part, _) = place.open(content.identity);
+            content.complete(&part, &place);
+            fs::remove_file(place.target()).unwrap();
+            assert_eq!(fs::read(&victim).unwrap(), b"not yours");
+        };
+        symlink(&victim, &path).unwrap();
+        untouched();
+        fs::hard_link(&victim, &path).unwrap();
+        untouched();
+        rustix::fs::mknodat(CWD, &path, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        untouched();
+        fs::write(&path, "unreadable").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+        untouched();
+        fs::create_dir(&path).unwrap();
+        let error = place.open_under(BOOT, content.identity).unwrap_err().to_string();
+        assert!(error.contains(name.to_str().unwrap()) && error.contains("in the way"), "{error}");
+    }
+    let place = Place::new();
+    fs::create_dir(place.target()).unwrap();
+    let error = place.open_under(BOOT, content.identity).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+}
+
+#[test]
+fn a_part_that_was_replaced_meanwhile_does_not_get_the_name() {
+    let place = Place::new();
+    let content = Content::dense(2);
+    let (part, _) = place.open(content.identity);
+    (0..2).for_each(|index| content.write(&part, index).unwrap());
+    let path = place.path(".part");
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "somebody's").unwrap();
+    assert!(part.finish(|_| Ok(()), false).is_err());
+    assert!(!place.target().exists());
+}
+
+#[test]
+fn holes_stay_holes() {
+    let place = Place::new();
+    let content = Content::new(&[false, true, true, true, true, true, true, true], 0, true);
+    let (part, _) = place.open(content.identity);
+    part.zeros(4, 4).unwrap();
+    content.complete(&part, &place);
+    let meta = fs::metadata(place.target()).unwrap();
+    if meta.blocks() * 512 > 7 * CHUNK {
+        eprintln!("skipped: a file system without holes");
+        return;
+    }
+    assert!(meta.blocks() * 512 < CHUNK, "half a chunk has data: {} blocks", meta.blocks());
+}
+
+#[test]
+fn an_exabyte_of_holes_costs_nothing() {
+    let place = Place::new();
+    let modified = Timestamp::default();
+    // As much as any file system of Linux takes here.
+    let Some(size) = [i64::MAX as u64, 8 << 40, 1 << 40]
+        .into_iter()
+        .find(|size| tempfile::tempfile_in(place.dir.path()).unwrap().set_len(*size).is_ok())
+    else {
+        eprintln!("skipped: no large files here");
+        return;
+    };
+    let identity = Identity { size, modified, sparse: true, verify: true };
+    let (part, _) = place.open(identity);
+    let data = vec![7; CHUNK_LENGTH];
+    part.write_chunk(1000, &data, leaf(size, true, 1000, &data)).unwrap();
+    part.zeros(0, size.div_ceil(CHUNK)).unwrap();
+    let digest = part.digest().unwrap();
+    part.sync().unwrap();
+    drop(part);
+    // Even if all of it has to be looked at.
+    let path = place.path(".part");
+    fs::remove_file(&path).unwrap();
+    let file = File::options().create_new(true).write(true).open(&path).unwrap();
+    file.set_len(size).unwrap();
+    file.write_all_at(&data, 1000 * CHUNK).unwrap();
+    let (part, opened) = place.open(identity);
+    assert_eq!(opened, Opened::Resumed { proved: size, reread: size });
+    assert_eq!(part.digest(), Some(digest));
+    part.finish(|_| Ok(()), false).unwrap();
+    assert_eq!(fs::metadata(place.target()).unwrap().len(), size);
+}
+
+/// Threads that write the same chunks, wrong ones among them, while others sync and ask: of each
+/// chunk, the file has the content that its digest says.
+#[test]
+fn many_threads_write_one_file() {
+    let place = Place::new();
+    let content = Content::new(&[false; 8], 77, true);
+    let (part, _) = place.open(content.identity);
+    let wrong = vec![3; CHUNK_LENGTH];
+    let barrier = Barrier::new(5);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let (part, content, barrier, wrong) = (&part, &content, &barrier, &wrong);
+            scope.spawn(move || {
+                barrier.wait();
+                for index in 0..8 {
+                    let data = &wrong[..content.chunk(index).len()];
+                    match (thread + index) % 4 {
+                        0 => part.write_chunk(
+                            index,
+                            data,
+                            leaf(content.identity.size, true, index, data),
+                        ),
+                        1 => part.zeros(index, 8 - index),
+                        _ => content.write(part, index),
+                    }
+                    .unwrap();
+                    assert!(part.has(index));
+                }
+            });
+        }
+        barrier.wait();
+        for _ in 0..8 {
+            part.sync().unwrap();
+        }
+    });
+    let digest = part.digest().unwrap();
+    part.finish(|_| Ok(()), false).unwrap();
+    let written = fs::read(place.target()).unwrap();
+    assert_eq!(Content { data: written, ..content }.digest(), digest);
+}
+
+#[test]
+fn a_restart_under_writers_mixes_nothing() {
+    let place = Place::new();
+    let old = Content::dense(6);
+    let mut new = Content::dense(6);
+    new.identity.modified.seconds += 1;
+    new.data.reverse();
+    let (part, _) = place.open(old.identity);
+    let barrier = Barrier::new(3);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                barrier.wait();
+                for index in 0..6 {
+                    if part.identity() == old.identity {
+                        let _ = old.write(&part, index);
+                    }
+                }
+            });
+        }
+        barrier.wait();
+        old.write(&part, 5).unwrap();
+        part.restart(new.identity).unwrap();
+    });
+    // A writer may have asked just before: what it wrote then has a digest that tells.
+    let digest = |part: &PartFile| part.nodes();
+    let nodes = digest(&part);
+    drop(part);
+    let (part, _) = place.open(new.identity);
+    assert_eq!(part.nodes(), nodes);
+    part.restart(new.identity).unwrap();
+    new.complete(&part, &place);
+}
+
+/// What may happen to a transfer.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(prop::sample::Index),
+    Zeros(prop::sample::Index, prop::sample::Index),
+    Sync,
+    /// The process ends, and the journal loses its end.
+    CutJournal(prop::sample::Index),
+    /// The process ends while it appends.
+    Garbage(Vec<u8>),
+    /// The process ends while it writes this chunk.
+    HalfChunk(prop::sample::Index),
+    /// Somebody cuts the part.
+    CutPart(prop::sample::Index),
+    /// The machine ends: what was not synced is garbage, though the journal may be there.
+    Reboot,
+    LosePart,
+    LoseJournal,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let index = any::<prop::sample::Index>;
+    prop_oneof![
+        8 => index().prop_map(Step::Write),
+        3 => (index(), index()).prop_map(|(first, count)| Step::Zeros(first, count)),
+        2 => Just(Step::Sync),
+        1 => index().prop_map(Step::CutJournal),
+        1 => prop::collection::vec(any::<u8>(), 1..100).prop_map(Step::Garbage),
+        1 => index().prop_map(Step::HalfChunk),
+        1 => index().prop_map(Step::CutPart),
+        2 => Just(Step::Reboot),
+        1 => Just(Step::LosePart),
+        1 => Just(Step::LoseJournal),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever happens in between, the file that gets the name is the source's, and nothing that
+    /// is on the medium is sent again after an ordinary end or a power failure.
+    #[test]
+    fn any_history_ends_with_the_content(
+        zero in prop::collection::vec(any::<bool>(), 1..7),
+        rest in 0..CHUNK,
+        sparse: bool,
+        verify: bool,
+        steps in prop::collection::vec(step(), 0..24),
+    ) {
+        let place = Place::new();
+        let mut content = Content::new(&zero, rest, sparse);
+        content.identity.verify = verify;
+        let chunks = content.chunks();
+        let mut boot = BOOT;
+        let (mut part, _) = place.open(content.identity);
+        let mut on_medium: Vec<u64> = Vec::new();
+        for step in steps {
+            let there: Vec<u64> = (0..chunks).filter(|index| part.has(*index)).collect();
+            // What must still be there afterwards.
+            let mut kept = there.clone();
+            match &step {
+                Step::Write(index) => {
+                    content.write(&part, index.index(chunks as usize) as u64).unwrap();
+                    continue;
+                }
+                Step::Zeros(first, count) => {
+                    let first = first.index(zero.len());
+                    let run = zero[first..].iter().take_while(|zero| **zero).count();
+                    let count = count.index(run + 1) as u64;
+                    prop_assert_eq!(part.zeros(first as u64, count).is_ok(), sparse);
+                    continue;
+                }
+                Step::Sync => {
+                    part.sync().unwrap();
+                    on_medium = there;
+                    continue;
+                }
+                _ => drop(part),
+            }
+            let journal = File::options().write(true).open(place.path(".journal")).unwrap();
+            let file = File::options().write(true).open(place.path(".part")).unwrap();
+            let (journal_length, length) =
+                (journal.metadata().unwrap().len(), file.metadata().unwrap().len());
+            match step {
+                Step::CutJournal(at) => {
+                    let at = at.index(journal_length as usize + 1) as u64;
+                    journal.set_len(at).unwrap();
+                    let whole = at.saturating_sub(HEADER as u64) / RECORD as u64 * RECORD as u64;
+                    if whole + (HEADER as u64) < journal_length {
+                        kept.clear();
+                    }
+                }
+                Step::Garbage(bytes) => journal.write_all_at(&bytes, journal_length).unwrap(),
+                Step::HalfChunk(index) => {
+                    let index = index.index(chunks as usize) as u64;
+                    if !there.contains(&index) {
+                        let half = content.chunk(index).len() / 2;
+                        file.write_all_at(&vec![99; half], index * CHUNK).unwrap();
+                    }
+                }
+                Step::CutPart(at) => {
+                    let at = at.index(length as usize + 1) as u64;
+                    file.set_len(at).unwrap();
+                    kept.retain(|index| verify && !sparse && (index + 1) * CHUNK <= at);
+                    if at == length {
+                        kept = there;
+                    }
+                }
+                Step::Reboot => {
+                    boot[0] += 1;
+                    for index in (0..chunks).filter(|index| !on_medium.contains(index)) {
+                        let garbage = vec![99; content.chunk(index).len()];
+                        file.write_all_at(&garbage, index * CHUNK).unwrap();
+                    }
+                    kept.retain(|index| on_medium.contains(index));
+                }
+                Step::LosePart => {
+                    fs::remove_file(place.path(".part")).unwrap();
+                    kept.clear();
+                }
+                Step::LoseJournal => {
+                    fs::remove_file(place.path(".journal")).unwrap();
+                    kept.clear();
+                }
+                Step::Write(_) | Step::Zeros(..) | Step::Sync => unreachable!(),
+            }
+            on_medium.retain(|index| kept.contains(index));
+            let (again, opened) = place.open_under(boot, content.identity).unwrap();
+            part = again;
+            if matches!(opened, Opened::Resumed { reread: 1.., .. }) {
+                // What was read again was synced, too.
+                on_medium = (0..chunks).filter(|index| part.has(*index)).collect();
+            }
+            for index in kept {
+                prop_assert!(part.has(index), "lost {index} by {opened:?}");
+            }
+        }
+        content.complete(&part, &place);
+    }
+}
