@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! block   number u64 | pieces u32 | bytes u32 | (piece | data) …
-//! piece   entry u64 | offset u64 | length u32 | flags u8 | hash [32]
+//! piece   entry u64 | offset u64 | length u32 | version and whole u8 | hash [32]
 //! ```
 //!
 //! All big-endian. A block without pieces is the end of the lane. `bytes` is the sum of what follows.
@@ -31,6 +31,8 @@ pub struct Piece {
     pub length: u32,
     /// It is all of the file.
     pub whole: bool,
+    /// Of which version of the file it is: how often it has been announced anew, modulo 128.
+    pub version: u8,
     /// Of a whole file its digest, else the chunk's chaining value. Zeros without verification.
     pub hash: Cv,
 }
@@ -97,7 +99,7 @@ impl Piece {
         out[..8].copy_from_slice(&self.entry.to_be_bytes());
         out[8..16].copy_from_slice(&self.offset.to_be_bytes());
         out[16..20].copy_from_slice(&self.length.to_be_bytes());
-        out[20] = u8::from(self.whole);
+        out[20] = u8::from(self.whole) | self.version << 1;
         out[21..].copy_from_slice(&self.hash);
         out
     }
@@ -106,21 +108,17 @@ impl Piece {
     ///
     /// # Errors
     ///
-    /// [`BadBlock`]: a flag that does not exist, or an offset beyond what files can have.
+    /// [`BadBlock`]: an offset beyond what files can have.
     pub fn decode(bytes: &[u8; PIECE_HEADER]) -> Result<Self, BadBlock> {
         let entry = u64::from_be_bytes(*bytes[..8].first_chunk().expect("eight bytes"));
         let offset = u64::from_be_bytes(*bytes[8..16].first_chunk().expect("eight bytes"));
         let length = u32::from_be_bytes(*bytes[16..20].first_chunk().expect("four bytes"));
-        let whole = match bytes[20] {
-            0 => false,
-            1 => true,
-            _ => return Err(BadBlock("flag")),
-        };
+        let (whole, version) = (bytes[20] & 1 == 1, bytes[20] >> 1);
         if offset > i64::MAX as u64 - MAX_DATA as u64 || (whole && offset > 0) {
             return Err(BadBlock("offset"));
         }
         let hash = *bytes[21..].first_chunk().expect("the rest");
-        Ok(Piece { entry, offset, length, whole, hash })
+        Ok(Piece { entry, offset, length, whole, version, hash })
     }
 }
 
@@ -246,7 +244,7 @@ mod tests {
     use super::*;
 
     fn piece(entry: u64, whole: bool) -> Piece {
-        Piece { entry, offset: 0, length: 0, whole, hash: [7; 32] }
+        Piece { entry, offset: 0, length: 0, whole, version: 5, hash: [7; 32] }
     }
 
     fn filled(number: u64, data: &[&[u8]]) -> Block {
@@ -292,8 +290,7 @@ mod tests {
         filled(1, &[b"abc"]).write_to(&mut bytes).unwrap();
         let read = |bytes: &[u8]| Block::default().read_from(&mut &bytes[..]);
         assert!(read(&bytes).is_ok());
-        for (at, value) in [(8, 0xff), (11, 2), (12, 0x7f), (15, 1), (35, 200), (36, 2), (24, 0xff)]
-        {
+        for (at, value) in [(8, 0xff), (11, 2), (12, 0x7f), (15, 1), (35, 200), (24, 0xff)] {
             let mut bad = bytes.clone();
             bad[at] = value;
             assert!(read(&bad).is_err(), "byte {at}");

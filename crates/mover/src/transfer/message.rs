@@ -97,6 +97,9 @@ pub enum Message {
         tally: Tally,
         /// Entries that could not be read, dropped files among them.
         omitted: u64,
+        /// The content of the target itself was announced, and all of it: what is not in it may be
+        /// deleted there.
+        complete: bool,
     },
     /// Source: the receipt has arrived.
     Done,

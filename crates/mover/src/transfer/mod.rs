@@ -8,7 +8,7 @@ pub mod link;
 pub mod message;
 pub mod part;
 mod place;
-mod session;
+mod role;
 pub mod sink;
 pub mod small;
 pub mod stages;
@@ -16,4 +16,4 @@ pub mod tree_hash;
 
 pub use error::TransferError;
 pub use event::{Event, Observer, Outcome, Progress};
-pub use session::{Flow, Lane, LaneEnd, Role};
+pub use role::{Flow, Lane, LaneEnd, Role};

@@ -32,6 +32,8 @@ pub(super) struct Marks {
     failed: bool,
     /// Those of other boots, by name.
     foreign: Vec<String>,
+    /// Those of this boot.
+    others: Vec<String>,
     /// The oldest mark of another boot.
     from: Option<Time>,
     /// The oldest of this boot: what came later is not lost.
@@ -43,7 +45,15 @@ impl Marks {
     pub(super) fn none() -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let boot = boot.trim().to_owned();
-        Marks { boot, own: None, failed: false, foreign: Vec::new(), from: None, until: None }
+        Marks {
+            boot,
+            own: None,
+            failed: false,
+            foreign: Vec::new(),
+            others: Vec::new(),
+            from: None,
+            until: None,
+        }
     }
 
     /// Those in a directory.
@@ -72,6 +82,9 @@ impl Marks {
         file.take(64).read_to_string(&mut text)?;
         if text.trim() == self.boot && !self.boot.is_empty() {
             self.until = Some(self.until.map_or(time, |until| until.min(time)));
+            if self.others.len() < OTHERS {
+                self.others.push(name.to_owned());
+            }
         } else {
             self.from = Some(self.from.map_or(time, |from| from.min(time)));
             if self.foreign.len() < OTHERS {
@@ -120,7 +133,19 @@ impl Marks {
         for name in self.foreign.drain(..).filter(|_| all) {
             let _ = unlinkat(root, name.as_str(), AtFlags::empty());
         }
+        // What transfers that ended early had left is on the medium by now, too.
+        for name in self.others.drain(..) {
+            let _ = remove_dead(root, &name);
+        }
     }
+}
+
+/// Removes the mark of a transfer that is not alive.
+fn remove_dead(root: &OwnedFd, name: &str) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(root, name, flags, Mode::empty())?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(unlinkat(root, name, AtFlags::empty())?)
 }
 
 /// Whether capitals make no difference in a directory.
@@ -176,6 +201,12 @@ mod tests {
         let marks = Marks::find(&root).unwrap();
         let stat = statat(CWD, dir.path().join("file"), AtFlags::empty()).unwrap();
         assert!(!marks.doubts(&stat) && marks.foreign.is_empty());
+        // One that is alive stays, a dead one does not.
+        Marks::find(&root).unwrap().remove(&root, false);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        drop(other);
+        Marks::find(&root).unwrap().remove(&root, false);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

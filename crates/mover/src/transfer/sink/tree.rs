@@ -47,7 +47,7 @@ pub(super) struct Directory {
 #[derive(Debug)]
 pub(super) struct Finally {
     pub(super) attributes: Attributes,
-    pub(super) extra: Option<Box<Extra>>,
+    pub(super) extra: Option<Arc<Extra>>,
     /// The mode it had; none if it is new.
     pub(super) before: Option<u32>,
     /// Of its mode here, often inherited: the target's rule for new files, not the source's to clear.

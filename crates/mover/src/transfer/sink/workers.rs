@@ -1,11 +1,10 @@
-//! Threads for what takes long, so that messages never wait for it.
+//! What takes long, for other threads than those of messages and lanes.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Jobs in order, for a few threads.
+/// Jobs in order.
 #[derive(Debug)]
 pub(super) struct Queue<J> {
     state: Mutex<State<J>>,
@@ -59,7 +58,7 @@ impl<J> Queue<J> {
     }
 
     /// Waits for the next job; `None` at the end.
-    fn next(&self) -> Option<J> {
+    pub(super) fn next(&self) -> Option<J> {
         let mut state = self.lock();
         loop {
             if state.stopped {
@@ -87,49 +86,29 @@ impl<J> Queue<J> {
     }
 }
 
-/// Starts `count` threads that do what comes through `queue`, until it is stopped.
-pub(super) fn start<J: Send + 'static>(
-    queue: &Arc<Queue<J>>,
-    count: usize,
-    run: impl Fn(J) + Clone + Send + 'static,
-) -> std::io::Result<Vec<JoinHandle<()>>> {
-    (0..count)
-        .map(|_| {
-            let (queue, run) = (Arc::clone(queue), run.clone());
-            thread::Builder::new().name("sink worker".into()).spawn(move || {
-                while let Some(job) = queue.next() {
-                    run(job);
-                }
-            })
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
     use std::time::Duration;
 
     use super::*;
 
     #[test]
-    fn jobs_are_done_in_order_and_late_ones_when_due() {
-        let queue = Arc::new(Queue::default());
-        let (done, results) = mpsc::channel();
-        let start_time = Instant::now();
-        queue.push_later(start_time + Duration::from_millis(30), 3);
+    fn jobs_come_in_order_and_late_ones_when_due() {
+        let queue = Queue::default();
+        let start = Instant::now();
+        queue.push_later(start + Duration::from_millis(30), 3);
         queue.push(1);
         queue.push(2);
-        let run = move |job| done.send((job, start_time.elapsed())).unwrap();
-        let threads = start(&queue, 1, run).unwrap();
-        assert_eq!(results.recv().unwrap().0, 1);
-        assert_eq!(results.recv().unwrap().0, 2);
-        let (job, at) = results.recv().unwrap();
-        assert!(job == 3 && at >= Duration::from_millis(30));
+        assert_eq!((queue.next(), queue.next()), (Some(1), Some(2)));
+        assert_eq!(queue.next(), Some(3));
+        assert!(start.elapsed() >= Duration::from_millis(30));
         queue.push_later(Instant::now() + Duration::from_secs(3600), 4);
-        queue.stop();
+        std::thread::scope(|threads| {
+            let waiting = threads.spawn(|| queue.next());
+            queue.stop();
+            assert_eq!(waiting.join().unwrap(), None);
+        });
         queue.push(5);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(results.recv().is_err(), "nothing after the end");
+        assert_eq!(queue.next(), None, "nothing after the end");
     }
 }

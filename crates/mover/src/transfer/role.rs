@@ -1,4 +1,4 @@
-//! One transfer: its control channel, its lanes, and what happens when connections go and come back.
+//! What a side of a transfer does with messages and lanes; [`session`](super::session) drives it.
 
 use std::io::{self, Read, Write};
 
@@ -53,6 +53,8 @@ pub struct Lane<'a> {
     pub writer: &'a mut (dyn Write + Send),
     /// The rest of the connection.
     pub handle: &'a dyn LinkHandle,
+    /// Whether the lane is still wanted; the source looks between blocks.
+    pub keep: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// Why a lane ended early.
