@@ -59,7 +59,7 @@ struct Level {
 
 /// Gives the owner of the directory `name` all rights, as an earlier transfer may have left it with
 /// none. It is reached through a descriptor, and so never through a link.
-fn allow_reading(here: &OwnedFd, name: Name<'_>) -> io::Result<()> {
+pub(crate) fn allow_reading(here: &OwnedFd, name: Name<'_>) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(here, name.bytes(), flags, Mode::empty())?;
     let mode = fstat(&directory)?.st_mode & 0o7777;

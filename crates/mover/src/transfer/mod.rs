@@ -20,6 +20,7 @@ mod place;
 pub mod processors;
 mod role;
 pub mod session;
+pub mod sink;
 pub mod small;
 pub mod source;
 pub mod stages;

@@ -11,6 +11,8 @@ use std::ops::Range;
 use blake3::Hasher;
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
+use serde::{Deserialize, Serialize};
+
 use crate::digest::Digest;
 
 /// Bytes of a chunk, but for the last of a file, which may be shorter. A power of two.
@@ -73,7 +75,7 @@ pub fn is_zero(data: &[u8]) -> bool {
 
 /// A complete aligned subtree: 2^`level` chunks from chunk `index` × 2^`level` on, the last of which
 /// may be a file's short last one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// Height above the chunks: 0 for a chunk.
     pub level: u8,

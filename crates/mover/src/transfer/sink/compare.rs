@@ -1,0 +1,113 @@
+//! Digests of what is there.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use blake3::Hasher;
+use rustix::fs::{Mode, OFlags, fstat, openat};
+
+use super::entry::{Pending, Work};
+use super::{Sink, lock, violation};
+use crate::digest::Digest;
+use crate::inode::{self, Kind};
+use crate::transfer::error::TransferError;
+use crate::transfer::event::Outcome;
+use crate::transfer::message::Skip;
+use crate::transfer::tree_hash::{CHUNK, ChunkTree, leaf};
+
+impl Sink<'_> {
+    /// Takes the digest of the file that is there, for the source to compare, or for the receipt of
+    /// one that is skipped.
+    pub(super) fn compare(
+        &self,
+        pending: &Arc<Pending>,
+        version: u8,
+        skip: Option<Skip>,
+    ) -> Result<(), TransferError> {
+        let (size, sparse) = {
+            let inner = lock(&pending.inner);
+            if inner.version != version || !matches!(inner.work, Work::Deciding) {
+                return Ok(());
+            }
+            (inner.size, inner.sparse)
+        };
+        let digest = self.digest(pending, skip.is_none().then_some(size), sparse);
+        {
+            let inner = lock(&pending.inner);
+            let changed = inner.version != version || !matches!(inner.work, Work::Deciding);
+            if changed || self.is_stopped() {
+                return Ok(());
+            }
+        }
+        match (skip, digest) {
+            (Some(skip), digest) => self.skipped(pending, skip, digest.ok()),
+            (None, Ok(digest)) if size > CHUNK && !self.settings.dry_run => {
+                self.want(pending, Some(digest))
+            }
+            (None, Ok(digest)) => {
+                lock(&pending.inner).work = Work::Comparing(digest);
+                self.say_compare(pending, digest);
+                Ok(())
+            }
+            // It cannot be read, or has changed: it is replaced.
+            (None, Err(_)) => self.take(pending),
+        }
+    }
+
+    /// The digest of the file that is there, as of a source with or without holes. `size`: what it
+    /// must have.
+    fn digest(&self, pending: &Pending, size: Option<u64>, sparse: bool) -> io::Result<Digest> {
+        let here = self.directories.get(&pending.place.directory)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&here, &*pending.place.name, flags, Mode::empty())?;
+        let stat = fstat(&file)?;
+        let length = inode::size(&stat);
+        if inode::kind(&stat) != Kind::File || size.is_some_and(|size| size != length) {
+            return Err(io::Error::other("it is another file"));
+        }
+        self.read(File::from(file), length, sparse && length > CHUNK)
+    }
+
+    fn read(&self, mut file: File, size: u64, sparse: bool) -> io::Result<Digest> {
+        let mut room = vec![0; size.clamp(1, CHUNK) as usize];
+        let mut plain = Hasher::new();
+        let mut tree = ChunkTree::new(size, sparse);
+        for index in 0..size.div_ceil(CHUNK) {
+            if self.is_stopped() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let data = &mut room[..tree.chunk_length(index) as usize];
+            file.read_exact(data)?;
+            if sparse {
+                tree.insert(index, leaf(size, sparse, index, data));
+            } else {
+                plain.update(data);
+            }
+        }
+        match sparse {
+            true => tree.root().ok_or_else(|| io::Error::other("it is another file")),
+            false => Ok(plain.finalize().into()),
+        }
+    }
+
+    /// The source has the same file.
+    pub(super) fn same(&self, file: u64) -> Result<(), TransferError> {
+        let Some(pending) = self.find_announced(file)? else { return Ok(()) };
+        let digest = {
+            let mut inner = lock(&pending.inner);
+            let digest = match &inner.work {
+                Work::Comparing(digest) => *digest,
+                Work::Over => return Ok(()),
+                _ => return Err(violation("the same file that nobody compared")),
+            };
+            inner.work = Work::Over;
+            digest
+        };
+        if !self.settings.dry_run {
+            // With a new time of change, so that it is not doubted again.
+            self.correct(&pending, true);
+        }
+        self.finished(&pending, Outcome::Same, Some(digest), false)
+    }
+}

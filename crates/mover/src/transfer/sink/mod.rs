@@ -1,0 +1,438 @@
+//! The side that writes: it places what the source announces, and says what it wants of it.
+//!
+//! Messages are handled in order, and never wait for anything long; lanes write what they bring at
+//! once, each on its own; what takes long is done by [`Sink::work`]. Every entry under way is a
+//! [`Pending`](entry::Pending) with a lock of its own, which nobody holds while a file is read or
+//! written. A directory is finished when all in it is, and so at last is the transfer.
+//!
+//! What a peer may say is bounded: how many entries are unfinished, how many files are open, what is
+//! remembered of names. All paths are one checked [name](crate::name::Name) in an open directory.
+
+mod announce;
+mod attributes;
+mod compare;
+mod delete;
+mod end;
+mod entry;
+mod lanes;
+mod links;
+mod marker;
+mod names;
+mod options;
+mod root;
+mod stream;
+mod tree;
+mod trouble;
+mod verdict;
+mod workers;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread;
+
+use self::announce::Walk;
+use self::attributes::Policy;
+use self::entry::{Gone, Pending, Recent, SLOTS, Slots, Work};
+use self::links::Links;
+use self::marker::Marks;
+use self::names::Naming;
+pub use self::options::{Existing, Preserve, SinkOptions, SinkTarget};
+use self::stream::Standard;
+use self::tree::{Directory, OpenDirectories, Place};
+use self::workers::Queue;
+use super::error::TransferError;
+use super::event::{Event, Observer, Progress};
+use super::message::{Message, Skip};
+use super::role::{Flow, Lane, LaneEnd, Role};
+use super::stages::Stages;
+use crate::frame::Tally;
+use crate::report::{Failure, Failures, Side, describe};
+
+/// Notes of one kind that are told; further ones are not.
+const NOTES: u64 = 20;
+
+/// What says something to the source; it never waits.
+pub type Say<'a> = Box<dyn Fn(Message) + Send + Sync + 'a>;
+
+/// The side that writes.
+///
+/// [`Sink::work`] must run beside the session that drives it.
+pub struct Sink<'a> {
+    settings: Settings,
+    say: Say<'a>,
+    stages: Arc<Stages>,
+    observe: Observer<'a>,
+    /// What only messages touch.
+    walk: Mutex<Walk>,
+    /// How names are compared; written once, with the target.
+    naming: RwLock<Naming>,
+    directories: OpenDirectories,
+    /// Entries announced so far.
+    announced: AtomicU64,
+    /// Entries that are not finished.
+    files: Mutex<HashMap<u64, Arc<Pending>>>,
+    recent: Mutex<Recent>,
+    gone: Mutex<Gone>,
+    slots: Mutex<Slots>,
+    /// Held while a file that was to be compared is opened for its first chunk.
+    opening: Mutex<()>,
+    /// The target, once there is one.
+    root: OnceLock<Arc<Directory>>,
+    links: Mutex<Links>,
+    marks: Mutex<Marks>,
+    /// An attempt has been made to leave one.
+    marked: AtomicBool,
+    /// One directory of every file system that is written to.
+    devices: Mutex<Vec<(u64, Arc<OwnedFd>)>>,
+    /// Where standard output is the target.
+    standard: Option<Arc<Standard>>,
+    /// What takes little time, and what may take much.
+    quick: Queue<Job>,
+    slow: Queue<Job>,
+    counts: Counts,
+    failures: Mutex<Failures>,
+    current: Mutex<Option<Place>>,
+    /// What ended the work.
+    fatal: Mutex<Option<TransferError>>,
+    connected: AtomicBool,
+    stopped: AtomicBool,
+}
+
+/// What a sink is told, as it is used.
+#[derive(Debug)]
+struct Settings {
+    /// The target, for people.
+    shown: PathBuf,
+    existing: Existing,
+    delete: bool,
+    dry_run: bool,
+    verify: bool,
+    durable: bool,
+    want_digests: bool,
+    max_bytes: Option<u64>,
+    hard_links: bool,
+    policy: Policy,
+}
+
+/// What is counted.
+#[derive(Debug, Default)]
+struct Counts {
+    files: AtomicU64,
+    bytes: AtomicU64,
+    moved: AtomicU64,
+    deleted: AtomicU64,
+    /// Announced entries that are not stored.
+    failed: AtomicU64,
+    notes: AtomicU64,
+    directories: AtomicU64,
+    totals: Mutex<Option<(u64, u64)>>,
+    /// Bytes of extended attributes that wait for their files.
+    extra: AtomicU64,
+    /// Ranges of zeros in unfinished files.
+    zeros: AtomicU64,
+    /// The receipt has been given.
+    receipt: AtomicBool,
+}
+
+/// What is done apart from messages and lanes.
+#[derive(Debug)]
+enum Job {
+    /// Opens a large file or a stream.
+    Open(verdict::Opening),
+    /// Takes the digest of what is there.
+    Digest { pending: Arc<Pending>, version: u8, skip: Option<Skip> },
+    /// Completes a file.
+    Finish(Arc<Pending>),
+    /// Writes zeros where they are wanted in order.
+    Zeros(Arc<Pending>),
+    /// Ends a directory.
+    Directory(Arc<Directory>),
+    /// Ends everything.
+    End(Arc<Directory>),
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn os(name: &[u8]) -> &OsStr {
+    OsStr::from_bytes(name)
+}
+
+/// Sums what peers say; they may say anything.
+fn add(sum: &AtomicU64, more: u64) -> u64 {
+    let before = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| {
+        Some(sum.saturating_add(more))
+    });
+    before.unwrap_or_default().saturating_add(more)
+}
+
+fn subtract(sum: &AtomicU64, less: u64) {
+    let _ = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| {
+        Some(sum.saturating_sub(less))
+    });
+}
+
+fn violation(text: &str) -> TransferError {
+    TransferError::Violation(text.to_owned())
+}
+
+impl fmt::Debug for Sink<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sink({})", self.settings.shown.display())
+    }
+}
+
+impl<'a> Sink<'a> {
+    /// Finds the target. A directory that it must be is made.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Io`]: the target is not there and cannot be made, or is no directory.
+    pub fn new(
+        options: SinkOptions,
+        say: Say<'a>,
+        stages: Arc<Stages>,
+        observe: Observer<'a>,
+    ) -> Result<Self, TransferError> {
+        let SinkOptions { target, dry_run, preserve, keep_set_id, .. } = options;
+        let (shown, target, standard) = match target {
+            SinkTarget::Path { path, directory } => {
+                let found = root::find(&path, directory, dry_run)?;
+                (path, Some(found), None)
+            }
+            SinkTarget::Below { root, path, directory } => {
+                let found = root::find_below(&root, &path, directory, dry_run)?;
+                (path, Some(found), None)
+            }
+            SinkTarget::Standard(out) => {
+                ("standard output".into(), None, Some(Arc::new(Mutex::new(out))))
+            }
+        };
+        let settings = Settings {
+            shown,
+            existing: options.existing,
+            delete: options.delete,
+            dry_run,
+            verify: options.verify,
+            durable: options.durable && standard.is_none() && !dry_run,
+            want_digests: options.want_digests,
+            max_bytes: options.max_bytes,
+            hard_links: preserve.hard_links,
+            policy: Policy { preserve, keep_set_id, umask: attributes::umask() },
+        };
+        let slots = if standard.is_some() { 1 } else { SLOTS };
+        let walk = match target {
+            Some(target) => Walk::new(target),
+            None => Walk::standard(),
+        };
+        let sink = Sink {
+            settings,
+            say,
+            stages,
+            observe,
+            walk: Mutex::new(walk),
+            naming: RwLock::default(),
+            directories: OpenDirectories::default(),
+            announced: AtomicU64::new(0),
+            files: Mutex::default(),
+            recent: Mutex::default(),
+            gone: Mutex::default(),
+            slots: Mutex::new(Slots { free: slots, waiting: Default::default() }),
+            opening: Mutex::default(),
+            root: OnceLock::new(),
+            links: Mutex::default(),
+            marks: Mutex::new(Marks::none()),
+            marked: AtomicBool::new(false),
+            devices: Mutex::default(),
+            standard,
+            quick: Queue::default(),
+            slow: Queue::default(),
+            counts: Counts::default(),
+            failures: Mutex::default(),
+            current: Mutex::default(),
+            fatal: Mutex::default(),
+            connected: AtomicBool::new(true),
+            stopped: AtomicBool::new(false),
+        };
+        sink.begin_known()?;
+        Ok(sink)
+    }
+
+    /// Does what takes long, until [`Role::stop`]. For a thread of its own, beside the session, which
+    /// is to be ended with its error.
+    ///
+    /// # Errors
+    ///
+    /// Whatever ends the transfer.
+    pub fn work(&self) -> Result<(), TransferError> {
+        thread::scope(|threads| {
+            for queue in [&self.quick, &self.slow, &self.slow] {
+                threads.spawn(move || self.work_off(queue));
+            }
+            self.work_off(&self.quick);
+        });
+        lock(&self.fatal).take().map_or(Ok(()), Err)
+    }
+
+    fn work_off(&self, queue: &Queue<Job>) {
+        while let Some(job) = queue.next() {
+            if let Err(error) = self.run(job) {
+                lock(&self.fatal).get_or_insert(error);
+                self.halt();
+            }
+        }
+    }
+
+    fn run(&self, job: Job) -> Result<(), TransferError> {
+        match job {
+            Job::Open(opening) => self.open(opening),
+            Job::Digest { pending, version, skip } => self.compare(&pending, version, skip),
+            Job::Finish(pending) => self.complete(&pending),
+            Job::Zeros(pending) => self.write_zeros(&pending),
+            Job::Directory(directory) => self.end_directory(&directory),
+            Job::End(root) => self.end_everything(&root),
+        }
+    }
+
+    fn halt(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.quick.stop();
+        self.slow.stop();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let current = lock(&self.current).clone();
+        Progress {
+            files: self.counts.files.load(Ordering::Relaxed),
+            bytes: self.counts.bytes.load(Ordering::Relaxed),
+            moved: self.counts.moved.load(Ordering::Relaxed),
+            totals: *lock(&self.counts.totals),
+            current: current.map(|place| place.path()).unwrap_or_default(),
+        }
+    }
+
+    /// What failed: entries that could not be stored or deleted here, and in the end those that the
+    /// source could not read.
+    pub fn failures(&self) -> Failures {
+        lock(&self.failures).clone()
+    }
+
+    /// Entries that were deleted, or in a dry run would be.
+    pub fn deleted(&self) -> u64 {
+        self.counts.deleted.load(Ordering::Relaxed)
+    }
+
+    /// What was announced so far.
+    pub fn tally(&self) -> Tally {
+        lock(&self.walk).tally
+    }
+
+    fn say(&self, message: Message) {
+        (self.say)(message);
+    }
+
+    fn note(&self, text: &str) {
+        (self.observe)(Event::Note(text));
+    }
+
+    /// Tells that something of an entry was not kept, the first times.
+    fn not_kept(&self, path: &Path, error: &io::Error) {
+        let before = self.counts.notes.fetch_add(1, Ordering::Relaxed);
+        if before < NOTES {
+            self.note(&format!("not all attributes kept: {}", describe(path, error)));
+        } else if before == NOTES {
+            self.note("attributes of further entries are not kept");
+        }
+    }
+
+    /// Counts and tells a failure of this side.
+    fn fail_here(&self, path: &Path, error: &io::Error) -> String {
+        let text = describe(path, error);
+        let failure = Failure { side: Side::Here, text: text.clone() };
+        (self.observe)(Event::Failed { path: Some(path), failure: &failure });
+        let mut failures = lock(&self.failures);
+        failures.count += 1;
+        failures.keep(failure);
+        text
+    }
+
+    /// An error that ends the transfer.
+    fn fatal(&self, path: PathBuf, error: io::Error) -> TransferError {
+        TransferError::Io { path, source: trouble::with_advice(error) }
+    }
+
+    fn find(&self, entry: u64) -> Option<Arc<Pending>> {
+        lock(&self.files).get(&entry).cloned()
+    }
+}
+
+impl Role for Sink<'_> {
+    fn message(&self, message: Message) -> Result<Flow, TransferError> {
+        match message {
+            Message::Entry(entry) => self.entry(entry)?,
+            Message::Leave { complete } => self.leave(complete)?,
+            Message::Totals { files, bytes } => {
+                *lock(&self.counts.totals) = Some((files, bytes));
+            }
+            Message::Zeros { file, first, count } => self.zeros(file, first, count)?,
+            Message::FileEnd { file, digest, size } => self.file_end(file, digest, size)?,
+            Message::FileAgain { file, attributes, size, sparse } => {
+                self.file_again(file, attributes, size, sparse)?;
+            }
+            Message::FileDropped { file } => self.file_dropped(file)?,
+            Message::Same { file } => self.same(file)?,
+            Message::End { tally, omitted, complete } => self.end(tally, omitted, complete)?,
+            Message::Done if self.counts.receipt.load(Ordering::Acquire) => return Ok(Flow::Over),
+            // The session keeps these to itself, and the rest is for sources.
+            _ => return Err(violation("a message out of place")),
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
+        self.work_lane(lane)
+    }
+
+    fn connected(&self, yes: bool) -> Result<(), TransferError> {
+        self.connected.store(yes, Ordering::SeqCst);
+        let parts: Vec<_> = lock(&self.files)
+            .values()
+            .filter_map(|pending| match &lock(&pending.inner).work {
+                Work::Part(part) => Some((Arc::clone(pending), Arc::clone(part))),
+                _ => None,
+            })
+            .collect();
+        for (pending, part) in parts {
+            if !yes {
+                part.unlock();
+                continue;
+            }
+            if let Err(error) = part.relock() {
+                return Err(TransferError::Io { path: pending.place.path(), source: error });
+            }
+            // One that was complete when the connection went.
+            self.quick.push(Job::Finish(pending));
+        }
+        Ok(())
+    }
+
+    fn stop(&self) {
+        self.halt();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! What a sink is to do, and where.
+
+use std::fmt;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// How a sink stores.
+#[derive(Debug)]
+pub struct SinkOptions {
+    /// Where.
+    pub target: SinkTarget,
+    /// What becomes of what is there.
+    pub existing: Existing,
+    /// Remove what the source does not have from directories that it has read completely.
+    pub delete: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Compare what arrives with the source's hashes.
+    pub verify: bool,
+    /// Wait until everything is on the medium before the receipt.
+    pub durable: bool,
+    /// What is kept of entries beside their content.
+    pub preserve: Preserve,
+    /// Keep set-user-ID and set-group-ID bits, and file capabilities.
+    pub keep_set_id: bool,
+    /// Receipts want the digests of files that are not moved, too.
+    pub want_digests: bool,
+    /// The most bytes that the source may announce.
+    pub max_bytes: Option<u64>,
+}
+
+impl SinkOptions {
+    /// What is usual.
+    pub fn new(target: SinkTarget) -> Self {
+        SinkOptions {
+            target,
+            existing: Existing::default(),
+            delete: false,
+            dry_run: false,
+            verify: true,
+            durable: true,
+            preserve: Preserve::default(),
+            keep_set_id: false,
+            want_digests: false,
+            max_bytes: None,
+        }
+    }
+}
+
+/// Where entries go.
+pub enum SinkTarget {
+    /// To a path, which may lead through links.
+    ///
+    /// If it is a directory, entries go into it. If it is not there, it is made for a directory that
+    /// comes, and a file that comes gets its name; the directory above must be there.
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// It must be or become a directory: there are several sources, or it ends with a slash.
+        directory: bool,
+    },
+    /// The content of files, one after the other, to a stream.
+    Standard(Box<dyn Write + Send>),
+    /// As [`SinkTarget::Path`], but nothing outside of `root` is reached, and no link followed.
+    Below {
+        /// The directory that is exported.
+        root: PathBuf,
+        /// A path in it. A leading slash means the root.
+        path: PathBuf,
+        /// It must be or become a directory.
+        directory: bool,
+    },
+}
+
+impl fmt::Debug for SinkTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SinkTarget::Path { path, .. } => write!(f, "Path({})", path.display()),
+            SinkTarget::Standard(_) => f.write_str("Standard"),
+            SinkTarget::Below { root, path, .. } => {
+                write!(f, "Below({}, {})", root.display(), path.display())
+            }
+        }
+    }
+}
+
+/// What becomes of a file that is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// It is the same if size and time of change are, and replaced if not.
+    #[default]
+    Update,
+    /// It is replaced.
+    Overwrite,
+    /// It stays, whatever it is.
+    Keep,
+    /// It is the same if its digest is, and replaced if not.
+    Checksum,
+}
+
+/// What is kept of entries beside their content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preserve {
+    /// Permission bits; without them new entries have what the umask leaves of them.
+    pub mode: bool,
+    /// Times.
+    pub times: bool,
+    /// User and group, by number.
+    pub owner: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
+    /// Which names are the same file.
+    pub hard_links: bool,
+    /// Holes.
+    pub sparse: bool,
+}
+
+impl Default for Preserve {
+    fn default() -> Self {
+        Preserve {
+            mode: true,
+            times: true,
+            owner: false,
+            xattrs: false,
+            hard_links: false,
+            sparse: true,
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! What is wanted of a file.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, Stat, fstatfs, fstatvfs, statat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::announce::in_the_way;
+use super::entry::{Kind, Pending, Waiting, Work};
+use super::options::Existing;
+use super::stream::{NewFile, Ordered, Output};
+use super::{Job, Sink, attributes, lock};
+use crate::digest::Digest;
+use crate::inode;
+use crate::name::Name;
+use crate::transfer::error::TransferError;
+use crate::transfer::event::{Event, Outcome};
+use crate::transfer::message::{MAX_NODES, Message, Skip, Verdict};
+use crate::transfer::part::{Opened, PartFile};
+use crate::transfer::tree_hash::{CHUNK, Node};
+
+/// How long a file is waited for that another transfer writes.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks whether it still does.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A large file or a stream to be opened.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pending: Arc<Pending>,
+    version: u8,
+    /// When another transfer that has the file is not waited for any more.
+    until: Instant,
+}
+
+/// What is to be done with a file that comes.
+enum Choice {
+    /// It is wanted. With the mode of the file that it replaces.
+    Take(Option<u32>),
+    /// It is there; whether its attributes are not right.
+    Same(bool),
+    /// Something is there that is to stay.
+    Exists,
+    /// It depends on the digest.
+    Compare(u32),
+}
+
+impl Sink<'_> {
+    /// Decides on a file that comes, or comes anew.
+    pub(super) fn decide(&self, pending: &Arc<Pending>) -> Result<(), TransferError> {
+        if self.standard.is_some() {
+            return self.want(pending, None);
+        }
+        match self.choose(pending) {
+            Ok(Choice::Take(before)) => {
+                lock(&pending.inner).before = before;
+                self.take(pending)
+            }
+            Ok(Choice::Same(differs)) => {
+                if differs && !self.settings.dry_run {
+                    self.correct(pending, false);
+                }
+                self.skip(pending, Skip::Same)
+            }
+            Ok(Choice::Exists) => self.skip(pending, Skip::Exists),
+            Ok(Choice::Compare(before)) => {
+                let version = {
+                    let mut inner = lock(&pending.inner);
+                    inner.before = Some(before);
+                    inner.version
+                };
+                let pending = Arc::clone(pending);
+                self.slow.push(Job::Digest { pending, version, skip: None });
+                Ok(())
+            }
+            Err(error) => self.fail(pending, error),
+        }
+    }
+
+    fn choose(&self, pending: &Pending) -> io::Result<Choice> {
+        let directory = &pending.place.directory;
+        let inner = lock(&pending.inner);
+        // Nothing is in a new directory but what this transfer has put there, and that has other
+        // names, unless it is an older version of the file.
+        if directory.missing || (directory.fresh && inner.version == 0) {
+            return Ok(Choice::Take(None));
+        }
+        let (size, attributes) = (inner.size, inner.attributes);
+        let extra = inner.extra.clone();
+        drop(inner);
+        let here = self.directories.get(directory)?;
+        let stat = match statat(&here, &*pending.place.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(Choice::Take(None)),
+            Err(error) => return Err(error.into()),
+        };
+        let existing = self.settings.existing;
+        if existing == Existing::Keep {
+            return Ok(Choice::Exists);
+        }
+        match inode::kind(&stat) {
+            inode::Kind::Directory => return Err(Errno::ISDIR.into()),
+            inode::Kind::Special(what) => return Err(in_the_way(what)),
+            inode::Kind::Symlink => return Ok(Choice::Take(None)),
+            inode::Kind::File => {}
+        }
+        let mode = stat.st_mode & 0o7777;
+        if existing == Existing::Overwrite
+            || pending.kind == Kind::Stream
+            || inode::size(&stat) != size
+        {
+            return Ok(Choice::Take(Some(mode)));
+        }
+        if existing == Existing::Checksum {
+            return Ok(Choice::Compare(mode));
+        }
+        if !attributes::same_time(&stat, &attributes) {
+            return Ok(Choice::Take(Some(mode)));
+        }
+        if self.doubts(&stat) {
+            return Ok(Choice::Compare(mode));
+        }
+        Ok(Choice::Same(self.settings.policy.differs(&stat, &attributes, extra.as_deref())))
+    }
+
+    fn doubts(&self, stat: &Stat) -> bool {
+        lock(&self.marks).doubts(stat)
+    }
+
+    /// Gives a file that stays the attributes that it should have.
+    pub(super) fn correct(&self, pending: &Pending, touch: bool) {
+        let (attributes, extra) = {
+            let inner = lock(&pending.inner);
+            (inner.attributes, inner.extra.clone())
+        };
+        let place = &pending.place;
+        let corrected = self.directories.get(&place.directory).and_then(|here| {
+            let policy = &self.settings.policy;
+            policy.correct(&here, &place.name, &attributes, extra.as_deref(), touch)
+        });
+        if let Err(error) = corrected {
+            self.not_kept(&place.path(), &error);
+        }
+    }
+
+    /// A file is wanted.
+    pub(super) fn take(&self, pending: &Arc<Pending>) -> Result<(), TransferError> {
+        if self.settings.dry_run {
+            self.say_take(pending, Vec::new());
+            return self.would_move(pending);
+        }
+        {
+            let mut inner = lock(&pending.inner);
+            if pending.kind == Kind::Stream || inner.size > CHUNK {
+                drop(inner);
+                return self.want(pending, None);
+            }
+            inner.work = Work::Small;
+        }
+        self.say_take(pending, Vec::new());
+        Ok(())
+    }
+
+    fn say_take(&self, pending: &Pending, have: Vec<Node>) {
+        self.say(Message::Verdict { file: pending.entry, verdict: Verdict::Take { have } });
+    }
+
+    /// A file is not wanted. If its digest is, that comes first.
+    fn skip(&self, pending: &Arc<Pending>, reason: Skip) -> Result<(), TransferError> {
+        if self.settings.want_digests && pending.kind == Kind::File {
+            let version = lock(&pending.inner).version;
+            let pending = Arc::clone(pending);
+            self.slow.push(Job::Digest { pending, version, skip: Some(reason) });
+            return Ok(());
+        }
+        self.skipped(pending, reason, None)
+    }
+
+    /// A file stays as it is.
+    pub(super) fn skipped(
+        &self,
+        pending: &Arc<Pending>,
+        reason: Skip,
+        digest: Option<Digest>,
+    ) -> Result<(), TransferError> {
+        lock(&pending.inner).work = Work::Over;
+        let verdict = Verdict::Skip { reason, digest };
+        self.say(Message::Verdict { file: pending.entry, verdict });
+        let outcome = if reason == Skip::Same { Outcome::Same } else { Outcome::Kept };
+        self.finished(pending, outcome, digest, false)
+    }
+
+    /// In a dry run: a file would be moved.
+    pub(super) fn would_move(&self, pending: &Arc<Pending>) -> Result<(), TransferError> {
+        {
+            let mut inner = lock(&pending.inner);
+            if matches!(inner.work, Work::Over) {
+                return Ok(());
+            }
+            inner.work = Work::Over;
+        }
+        self.finished(pending, Outcome::Moved { resumed: 0 }, None, false)
+    }
+
+    /// A file is to be opened, or compared and then opened: as soon as there is a slot for it.
+    pub(super) fn want(
+        &self,
+        pending: &Arc<Pending>,
+        compare: Option<Digest>,
+    ) -> Result<(), TransferError> {
+        let (version, has) = {
+            let inner = lock(&pending.inner);
+            (inner.version, inner.slot)
+        };
+        let waiting = Waiting { pending: Arc::clone(pending), version, compare };
+        if !has {
+            let mut slots = lock(&self.slots);
+            if slots.free == 0 {
+                slots.waiting.push_back(waiting);
+                return Ok(());
+            }
+            slots.free -= 1;
+        }
+        if !self.start(waiting) && !has {
+            self.give_slot();
+        }
+        Ok(())
+    }
+
+    /// A slot is free: the next gets it.
+    pub(super) fn give_slot(&self) {
+        loop {
+            let mut slots = lock(&self.slots);
+            let Some(waiting) = slots.waiting.pop_front() else {
+                slots.free += 1;
+                return;
+            };
+            drop(slots);
+            if self.start(waiting) {
+                return;
+            }
+        }
+    }
+
+    /// Begins with a file that has a slot; false if it is not wanted any more.
+    fn start(&self, waiting: Waiting) -> bool {
+        let Waiting { pending, version, compare } = waiting;
+        {
+            let mut inner = lock(&pending.inner);
+            if inner.version != version || !matches!(inner.work, Work::Deciding) {
+                return false;
+            }
+            inner.slot = true;
+            if let Some(digest) = compare {
+                inner.work = Work::Comparing(digest);
+            }
+        }
+        match compare {
+            Some(digest) => self.say_compare(&pending, digest),
+            None => {
+                let until = Instant::now() + PATIENCE;
+                self.quick.push(Job::Open(Opening { pending, version, until }));
+            }
+        }
+        true
+    }
+
+    pub(super) fn say_compare(&self, pending: &Pending, digest: Digest) {
+        let verdict = Verdict::Compare { digest };
+        self.say(Message::Verdict { file: pending.entry, verdict });
+    }
+
+    /// Opens a large file or a stream.
+    pub(super) fn open(&self, opening: Opening) -> Result<(), TransferError> {
+        let pending = &opening.pending;
+        if !self.still(&opening) {
+            return Ok(());
+        }
+        let opened = match pending.kind {
+            Kind::File if self.standard.is_none() => self.open_part(pending),
+            _ => self.open_ordered(pending).map(|work| (work, 0, Vec::new())),
+        };
+        let (work, resumed, have) = match opened {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if Instant::now() < opening.until {
+                    self.quick.push_later(Instant::now() + LOOK, Job::Open(opening));
+                    return Ok(());
+                }
+                return self.fail(pending, error);
+            }
+            Err(error) => return self.fail(pending, error),
+        };
+        let part = match &work {
+            Work::Part(part) => Some(Arc::clone(part)),
+            _ => None,
+        };
+        {
+            let mut inner = lock(&pending.inner);
+            if inner.version != opening.version || !matches!(inner.work, Work::Deciding) {
+                return Ok(());
+            }
+            inner.work = work;
+            inner.resumed = resumed;
+            inner.counted = resumed;
+        }
+        super::add(&self.counts.bytes, resumed);
+        if let Some(part) = part
+            && !self.connected.load(Ordering::SeqCst)
+        {
+            part.unlock();
+        }
+        self.say_take(pending, have);
+        Ok(())
+    }
+
+    fn still(&self, opening: &Opening) -> bool {
+        let inner = lock(&opening.pending.inner);
+        inner.version == opening.version && matches!(inner.work, Work::Deciding)
+    }
+
+    /// Opens the partial file; bytes and subtrees that an earlier transfer has left.
+    pub(super) fn open_part(&self, pending: &Pending) -> io::Result<(Work, u64, Vec<Node>)> {
+        let place = &pending.place;
+        let directory = self.directories.get(&place.directory)?;
+        let name = Name::new(&place.name).map_err(io::Error::other)?;
+        let identity = lock(&pending.inner).identity(self.settings.verify);
+        let (part, opened) = PartFile::open(Arc::clone(&directory), name, identity)?;
+        let resumed = part.present_bytes();
+        if !identity.sparse {
+            check_room(&directory, identity.size - resumed)?;
+        }
+        let mut have = part.nodes();
+        if have.len() > MAX_NODES {
+            // The largest count; the rest comes again.
+            have.sort_by_key(|node| std::cmp::Reverse(node.level));
+            have.truncate(MAX_NODES);
+        }
+        if let Opened::Resumed { reread, .. } = opened
+            && reread > 0
+        {
+            let path = place.path();
+            let text = format!("{}: {reread} bytes were read again to be sure", path.display());
+            (self.observe)(Event::Note(&text));
+        }
+        Ok((Work::Part(Arc::new(part)), resumed, have))
+    }
+
+    fn open_ordered(&self, pending: &Pending) -> io::Result<Work> {
+        let out = match &self.standard {
+            Some(standard) => Output::Standard(Arc::clone(standard)),
+            None => {
+                self.mark();
+                Output::File(NewFile::new(self.directories.get(&pending.place.directory)?)?)
+            }
+        };
+        let file = {
+            let inner = lock(&pending.inner);
+            (pending.kind == Kind::File).then_some((inner.size, inner.sparse))
+        };
+        let ordered = Ordered::new(out, file, self.settings.verify);
+        Ok(Work::Ordered(Arc::new(Mutex::new(ordered))))
+    }
+
+    /// Leaves a mark before the first file is renamed.
+    pub(super) fn mark(&self) {
+        if !self.settings.durable || self.marked.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(root) = self.root.get() else { return };
+        let mut marks = lock(&self.marks);
+        let made = self.directories.get(root).and_then(|root| marks.make(&root));
+        drop(marks);
+        self.marked.store(true, Ordering::Release);
+        if let Err(error) = made {
+            self.note(&format!(
+                "no mark could be left in the target ({error}): after a crash of this machine, copy \
+                 with --checksum"
+            ));
+        }
+    }
+}
+
+/// Whether so many bytes fit, as far as the file system tells.
+fn check_room(directory: &OwnedFd, bytes: u64) -> io::Result<()> {
+    /// Those that compress, so that more may fit: btrfs, ZFS, bcachefs.
+    const COMPRESSING: [u64; 3] = [0x9123_683e, 0x2fc1_2fc1, 0xca45_1a4e];
+    let Ok(room) = fstatvfs(directory) else { return Ok(()) };
+    let blocks = if geteuid().is_root() { room.f_bfree } else { room.f_bavail };
+    let free = blocks.saturating_mul(room.f_frsize);
+    // One that has no blocks at all does not tell.
+    if room.f_blocks == 0 || bytes <= free {
+        return Ok(());
+    }
+    #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
+    let kind = fstatfs(directory)?.f_type as u64 & 0xffff_ffff;
+    if COMPRESSING.contains(&kind) { Ok(()) } else { Err(Errno::NOSPC.into()) }
+}
