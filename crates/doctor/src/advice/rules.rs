@@ -143,7 +143,7 @@ fn buffers(side: Side, host: &HostReport) -> Option<Remedy> {
     let dropped = host.udp.full_buffers.unwrap_or(0) as f64;
     let share = dropped / (host.udp.received.unwrap_or(0) as f64 + dropped).max(1.0);
     let small = granted.limited && granted.receive < ENOUGH;
-    if !small && !(granted.limited && share > DROPPED) {
+    if !(small || granted.limited && share > DROPPED) {
         return None;
     }
     let mut found = format!("UDP sockets are granted {} to receive", size(granted.receive));
