@@ -3,8 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod cc;
 mod demo;
+mod doctor;
 mod exit;
 mod files;
 mod greeting;
@@ -40,7 +42,10 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    #[command(hide = true)]
+    Agent(agent::AgentArgs),
     Demo(Box<demo::DemoArgs>),
+    Doctor(Box<doctor::DoctorArgs>),
     Send(Box<transfer::SendArgs>),
     Recv(Box<transfer::RecvArgs>),
     Perf(Box<perf::PerfArgs>),
@@ -67,7 +72,9 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
     }
     let cli = Cli::parse();
     let result = match &cli.command {
+        Command::Agent(args) => agent::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),
         Command::Perf(args) => perf::run(args),

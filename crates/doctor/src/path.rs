@@ -19,6 +19,8 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
+pub use farhaul_udp::UdpSocket;
+
 pub use driver::{ProbeError, bind, probe_path, respond};
 pub use message::{HEADER, Secret, SecretError};
 pub use prober::{ProbeConfig, Prober};
