@@ -47,7 +47,7 @@ pub fn show(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}.\n", diagnosis.bottleneck)?;
     }
     if diagnosis.advice.iter().all(|advice| advice.command.is_none()) {
-        writeln!(out, "There is no command that would help.")?;
+        writeln!(out, "No command would make it faster.")?;
     }
     for (number, advice) in diagnosis.advice.iter().enumerate() {
         show_advice(number + 1, advice, report, out)?;
@@ -318,7 +318,7 @@ mod tests {
         let mut out = Vec::new();
         show(&Report::new(HostReport::default(), None, None), &mut out).unwrap();
         let expected = "this host\n  clock      nobody says whether it is synchronised\n\n\
-                        There is no command that would help.\n";
+                        No command would make it faster.\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

@@ -70,7 +70,7 @@ fn udp_blocked(situation: &Situation) -> Option<Remedy> {
 
 fn oversize(situation: &Situation) -> Option<Remedy> {
     let known = situation.oversize()?;
-    let mtu = situation.path.as_ref()?.forward.mtu?;
+    let mtu = situation.mtu()?;
     let found = format!("packets above {mtu} bytes do not pass; farhaul sends {}", situation.mss);
     let why = if known {
         "each would be cut in two, without offload, and be lost if either part is"

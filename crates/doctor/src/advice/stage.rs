@@ -145,13 +145,24 @@ impl Situation {
         self.path.as_ref().is_some_and(|path| path.reach != Reach::Both)
     }
 
+    /// The largest packet that passes: as measured or, without a path, what the card takes.
+    pub fn mtu(&self) -> Option<u16> {
+        match &self.path {
+            Some(path) => path.forward.mtu,
+            None => self.card_mtu().and_then(|mtu| u16::try_from(mtu).ok()),
+        }
+    }
+
     /// Whether packets are larger than the path takes, and then whether the sending host knows it and
     /// cuts them itself.
     pub fn oversize(&self) -> Option<bool> {
-        let mtu = self.path.as_ref()?.forward.mtu?;
-        let known =
-            self.local.interfaces.iter().filter(|i| i.default_route).filter_map(|i| i.mtu).min();
-        (self.mss > mtu).then_some(known.is_some_and(|known| known <= mtu.into()))
+        let mtu = self.mtu()?;
+        (self.mss > mtu).then(|| self.card_mtu().is_some_and(|known| known <= mtu.into()))
+    }
+
+    fn card_mtu(&self) -> Option<u32> {
+        let cards = self.local.interfaces.iter().filter(|card| card.default_route);
+        cards.filter_map(|card| card.mtu).min()
     }
 
     /// The loss that the transfer meets.

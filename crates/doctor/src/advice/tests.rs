@@ -352,6 +352,10 @@ fn a_host_alone_is_source_and_destination() {
     assert!(found.bottleneck.contains("this host's socket buffers"), "{}", found.bottleneck);
     assert!(found.advice[0].command.as_deref().unwrap().contains("rmem_max"));
     assert!((found.advice[0].expected.unwrap() / GIGA - 2.0).abs() < 1e-9);
+    host.interfaces[0].mtu = Some(1400);
+    host.sockets.granted = None;
+    let found = advise(&host, None, None);
+    assert_eq!(found.advice[0].command.as_deref(), Some("farhaul cp --mss 1400 …"));
     // Of nothing, nothing is said.
     assert_eq!(advise(&HostReport::default(), None, None), Diagnosis::default());
 }

@@ -239,7 +239,8 @@ impl Prober {
     }
 
     fn search_mtu(&mut self, now: Time, search: Search, back: bool) {
-        let sizes = search.candidates().into_iter().map(|size| size - self.config.overhead);
+        let sizes =
+            search.candidates().into_iter().map(|size| size.saturating_sub(self.config.overhead));
         let plan = Plan {
             sizes: Sizes::List(sizes.flat_map(|size| [size; COPIES]).collect()),
             wish: if back { Wish::Full } else { Wish::Small },
@@ -279,7 +280,7 @@ impl Prober {
         let ways = [self.report.forward.mtu, self.report.back.mtu];
         // Where not even the floor passes, something smaller may.
         let mtu = ways.map(|mtu| mtu.unwrap_or(FLOOR / 2)).into_iter().min().unwrap_or(FLOOR);
-        (mtu - self.config.overhead).max(HEADER as u16)
+        mtu.saturating_sub(self.config.overhead).max(HEADER as u16)
     }
 
     fn wire_len(&self) -> u32 {
