@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `job.rs` | what a side is to do, in a form that goes to the other host |
 //! | `side.rs` | one side at work in this process |
+//! | `agent.rs` | the far side over ssh |
 //! | `links.rs` | secured connections as a transfer takes them |
 //! | `between.rs` | a copy between two other hosts |
 //! | `show.rs`, `report.rs`, `receipt.rs` | how it goes, what it came to, and proof of that |
 
+pub mod agent;
 mod between;
 pub mod job;
 pub mod links;
@@ -46,6 +48,7 @@ use self::receipt::ReceiptWriter;
 use self::report::{Report, Stages, Summary};
 use self::show::{Line, Show, Wanted, progress_line};
 use self::side::{Finished, Going, Surroundings};
+use crate::agent::Task;
 use crate::config::value::{
     self, Local, Locals, Memory, PortRange, Preserve, RateLimit, Streams, Verify,
 };
@@ -117,7 +120,9 @@ pub struct CpArgs {
 
 /// Flags of what the environment and the settings file may say as well.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Settings, also in the environment and in ~/.config/farhaul/config.toml")]
+#[command(
+    next_help_heading = "Settings, also in the environment and in ~/.config/farhaul/config.toml"
+)]
 struct SettingArgs {
     /// Congestion control law of the sending side; farhaul cc list lists them
     #[arg(long, value_name = value::LAW.form, value_parser = value::LAW.parse)]
@@ -276,7 +281,8 @@ fn conclude(
     match result {
         Ok(()) if summary.failed > 0 => {
             let entries = if summary.failed == 1 { "entry" } else { "entries" };
-            let message = format!("{} {entries} could not be copied; the rest is done", summary.failed);
+            let message =
+                format!("{} {entries} could not be copied; the rest is done", summary.failed);
             Err(Failed { code: 5, message }.into())
         }
         Ok(()) => Ok(()),
@@ -403,9 +409,9 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finished>
     let (identity, secret, session) = fresh()?;
     let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
     let (ours, theirs) = if sending { (source, sink) } else { (sink, source) };
-    let order = plan.order(theirs, false);
+    let task = Task::Copy(Box::new(plan.order(theirs, false)));
     let mut hello =
-        Hello::new(Some(identity.public_key()), secret, session, serde_json::to_value(order)?);
+        Hello::new(Some(identity.public_key()), secret, session, serde_json::to_value(task)?);
     hello.plain = plan.terms.plain;
     hello.transport = plan.transport();
     let command = SshCommand::parse(&plan.settings.ssh.value)?;
@@ -588,7 +594,9 @@ fn plan(args: &CpArgs) -> Result<Plan> {
         return Err(Usage("standard output cannot be both the copy and JSON".into()).into());
     }
     if stream && target_path.as_os_str().is_empty() {
-        return Err(Usage("standard input has no name: name the file, as in HOST:FILE".into()).into());
+        return Err(
+            Usage("standard input has no name: name the file, as in HOST:FILE".into()).into()
+        );
     }
     let way = match (from, to) {
         (None, None) => Way::Here,
@@ -646,7 +654,8 @@ fn sources_of(sources: &[Location]) -> Result<(Option<String>, bool, Vec<PathBuf
             }
         };
         if host.as_ref().is_some_and(|before| *before != at) {
-            let text = "all sources must be on one host: copy those of each host by a command of its own";
+            let text =
+                "all sources must be on one host: copy those of each host by a command of its own";
             return Err(Usage(text.into()).into());
         }
         host = Some(at);

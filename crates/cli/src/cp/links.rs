@@ -80,9 +80,7 @@ impl Dial for Dialing {
                 DialFailure::NotAuthenticated
                 | DialFailure::Plain
                 | DialFailure::Name(_)
-                | DialFailure::NoCandidate => {
-                    io::ErrorKind::PermissionDenied
-                }
+                | DialFailure::NoCandidate => io::ErrorKind::PermissionDenied,
                 DialFailure::Interrupted => io::ErrorKind::Interrupted,
                 _ => io::ErrorKind::TimedOut,
             };

@@ -156,9 +156,7 @@ fn sink<'a>(
 ) -> Result<Sink<'a>, TransferError> {
     let target = match job.stream {
         true => SinkTarget::Standard(Box::new(io::stdout())),
-        false => {
-            SinkTarget::Path { path: job.path.path_at_home(), directory: job.directory }
-        }
+        false => SinkTarget::Path { path: job.path.path_at_home(), directory: job.directory },
     };
     let options = SinkOptions {
         existing: job.existing.into(),
