@@ -488,10 +488,13 @@ fn say_way(plan: &Plan, show: &Show, before: Option<&str>, now: Option<&str>) {
     }
 }
 
+/// What a side tells at its end: what it did; the exit code and the reason if it could not go on.
+type LastWord = (Summary, Option<(u8, String)>);
+
 /// The far side, and its last word.
 struct Far {
     remote: Remote,
-    ended: Option<(Summary, Option<(u8, String)>)>,
+    ended: Option<LastWord>,
 }
 
 impl Far {
@@ -509,7 +512,7 @@ impl Far {
     }
 
     /// Waits a moment for its last word.
-    fn wait_end(&mut self) -> Option<(Summary, Option<(u8, String)>)> {
+    fn wait_end(&mut self) -> Option<LastWord> {
         let deadline = Instant::now() + END;
         while self.ended.is_none() {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -13,7 +13,7 @@ use super::job::{Job, ProgressLine, Told};
 use super::report::Summary;
 use super::show::Show;
 use super::side::{Finished, Going};
-use super::{END, Plan, refused};
+use super::{END, LastWord, Plan, refused};
 use crate::agent::Task;
 use crate::config::{FlagLayer, Settings};
 use crate::exit::{Failed, interrupted};
@@ -61,7 +61,7 @@ fn follow(
     show: &Show,
     (from, to): (&str, &str),
 ) -> Result<Finished> {
-    let mut ends: [Option<(Summary, Option<(u8, String)>)>; 2] = [None, None];
+    let mut ends: [Option<LastWord>; 2] = [None, None];
     let mut gone = [false, false];
     let mut stopped = false;
     while ends[0].is_none() && !(gone[0] || gone[1]) {

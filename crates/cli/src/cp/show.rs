@@ -184,11 +184,12 @@ impl Show {
                 bar.set_position(line.bytes);
                 bar.set_message(text());
             }
-            None if self.wanted.progress && !self.wanted.quiet => {
-                if last.line.elapsed() >= LINE_EVERY {
-                    eprintln!("{}", text());
-                    last.line = Instant::now();
-                }
+            None if self.wanted.progress
+                && !self.wanted.quiet
+                && last.line.elapsed() >= LINE_EVERY =>
+            {
+                eprintln!("{}", text());
+                last.line = Instant::now();
             }
             None => {}
         }
