@@ -19,7 +19,7 @@ use crate::digest::Digest;
 use crate::inode;
 use crate::name::Name;
 use crate::transfer::error::TransferError;
-use crate::transfer::event::{Event, Outcome};
+use crate::transfer::event::Outcome;
 use crate::transfer::message::{MAX_NODES, Message, Skip, Verdict};
 use crate::transfer::part::{Opened, PartFile};
 use crate::transfer::tree_hash::{CHUNK, Node};
@@ -172,7 +172,7 @@ impl Sink<'_> {
 
     /// A file is not wanted. If its digest is, that comes first.
     fn skip(&self, pending: &Arc<Pending>, reason: Skip) -> Result<(), TransferError> {
-        if self.settings.want_digests && pending.kind == Kind::File {
+        if self.settings.want_digests && reason == Skip::Same && pending.kind == Kind::File {
             let version = lock(&pending.inner).version;
             let pending = Arc::clone(pending);
             self.slow.push(Job::Digest { pending, version, skip: Some(reason) });
@@ -346,7 +346,7 @@ impl Sink<'_> {
         {
             let path = place.path();
             let text = format!("{}: {reread} bytes were read again to be sure", path.display());
-            (self.observe)(Event::Note(&text));
+            self.note(&text);
         }
         Ok((Work::Part(Arc::new(part)), resumed, have))
     }
