@@ -438,7 +438,7 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Ended> {
         Hello::new(Some(identity.public_key()), secret, session, serde_json::to_value(task)?);
     hello.plain = plan.terms.plain;
     hello.transport = plan.transport();
-    let command = SshCommand::parse(&plan.settings.ssh.value)?;
+    let command = SshCommand::parse(&plan.settings.ssh.value).map_err(refused)?;
     let remote_farhaul = &plan.settings.remote_farhaul.value;
     let remote = Remote::start(&command, host, remote_farhaul, &hello, &stop).map_err(refused)?;
     drop(stop);
@@ -457,9 +457,7 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Ended> {
     let cancel = Cancel::default();
     let stop = Arc::new(AtomicBool::new(false));
     let _registered = cancel_on_interrupt(&cancel, Some(&stop));
-    if plan.terms.plain {
-        show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
-    }
+    plan.warn(show);
     let dialing = Dialing::new(Dialer::new(config), stop);
     let (mut told, mut cause) = (None, None);
     let mut path = None;
@@ -556,6 +554,7 @@ fn refused(error: SshError) -> anyhow::Error {
     let code = match &error {
         SshError::Command(_) => 2,
         SshError::Version(_) => 3,
+        SshError::Agent { code, .. } => *code,
         SshError::Interrupted(_) => INTERRUPTED,
         _ => 1,
     };
@@ -593,6 +592,13 @@ fn bound(locals: &[Local]) -> Result<Vec<IpAddr>> {
 }
 
 impl Plan {
+    /// Tells what nobody should overlook.
+    fn warn(&self, show: &Show) {
+        if self.terms.plain {
+            show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
+        }
+    }
+
     fn transport(&self) -> Transport {
         match self.settings.transport.value {
             value::Transport::Auto => Transport::Auto,
