@@ -33,9 +33,9 @@ use clap::Args;
 use farhaul::Law;
 use farhaul_mover::Cancel;
 use farhaul_mover::location::{Location, There};
+use farhaul_mover::transfer::TransferError;
 use farhaul_mover::transfer::link::Purpose;
 use farhaul_mover::transfer::session::{Links, greet};
-use farhaul_mover::transfer::TransferError;
 use farhaul_remote::bootstrap::{Hello, fresh};
 use farhaul_remote::{
     DialConfig, Dialer, Link, Received, Remote, SshCommand, SshError, Terms as LinkTerms, Transport,
@@ -68,11 +68,12 @@ const END: Duration = Duration::from_secs(3);
 /// with a slash at its end only its contents are. Files of the same size and time are taken to be the
 /// same. Whatever interrupts a copy, the same command goes on where it ended.
 #[derive(Args, Debug)]
+#[command(override_usage = "farhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct CpArgs {
     /// What to copy, and at last where to: PATH, [USER@]HOST:PATH, or - for standard input or output
-    #[arg(value_name = "SRC… DST", required = true, num_args = 2..)]
+    #[arg(value_names = ["SRC", "DST"], required = true, num_args = 2..)]
     paths: Vec<OsString>,
-    /// Only say what would be done
+    /// Only say what would be done; with -v also which entries would be deleted
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Leave out what matches: *.o by name, /x from the top, x/ directories; the first rule that matches counts
@@ -90,7 +91,7 @@ pub struct CpArgs {
     /// Compare files by their digests, not by size and time
     #[arg(long, conflicts_with_all = ["skip_existing", "overwrite"])]
     checksum: bool,
-    /// Leave files alone that are there, whatever they are
+    /// Leave alone what is there under the same name, whatever it is
     #[arg(long, visible_alias = "no-clobber", conflicts_with = "overwrite")]
     skip_existing: bool,
     /// Copy also files that seem to be the same
@@ -114,7 +115,7 @@ pub struct CpArgs {
     /// Print one JSON document at the end
     #[arg(long, conflicts_with = "json_stream")]
     json: bool,
-    /// Print a JSON document for each event: start, interval, file, end
+    /// Print a JSON document for each event: start, interval, file, failed, deleted, note, end
     #[arg(long)]
     json_stream: bool,
     #[command(flatten)]
@@ -228,6 +229,9 @@ pub fn run(args: &CpArgs) -> Result<()> {
     if let Way::Here | Way::With { sending: true, .. } = plan.way {
         // Nobody is to be bothered before it is known that there is something to send.
         side::check(&Job::Source(plan.source.clone()), &plan.terms)?;
+    }
+    if let Way::Here | Way::With { sending: false, .. } = plan.way {
+        side::check(&Job::Sink(plan.sink.clone()), &plan.terms)?;
     }
     let receipt = match &args.receipt {
         Some(path) => Some(ReceiptWriter::create(path, sources, target)?),
@@ -458,6 +462,7 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Ended> {
     let stop = Arc::new(AtomicBool::new(false));
     let _registered = cancel_on_interrupt(&cancel, Some(&stop));
     plan.warn(show);
+    let given_up = Arc::clone(&stop);
     let dialing = Dialing::new(Dialer::new(config), stop);
     let (mut told, mut cause) = (None, None);
     let mut path = None;
@@ -473,6 +478,10 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Ended> {
             observe: &|event| show.event(&event),
             show: &mut |going| {
                 far.look();
+                if far.has_failed() && going.path.is_none() {
+                    // There is nobody to connect to.
+                    given_up.store(true, Ordering::Relaxed);
+                }
                 if going.path != path {
                     say_way(plan, show, path.as_deref(), going.path.as_deref());
                     path.clone_from(&going.path);
@@ -481,12 +490,20 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Ended> {
             },
         },
     );
+    if finished.result.is_err() {
+        // It may wait for connections. If it has gone, it needs no word.
+        let _ = far.remote.sender().send(&agent::Command::Stop);
+    }
     // The far side's own word, if it has one: it knows why it could not go on.
     if finished.result.is_err() || !sending {
         told = far.wait_end();
     }
     if let Some((summary, error)) = told {
-        if let (Err(TransferError::Lost { .. }), Some((code, text))) = (&finished.result, error) {
+        let unreached = matches!(
+            &finished.result,
+            Err(TransferError::Lost { .. } | TransferError::Unreachable(_))
+        );
+        if unreached && let Some((code, text)) = error {
             cause = Some(Failed { code, message: format!("{host}: {text}") });
         }
         if !sending {
@@ -527,6 +544,11 @@ impl Far {
         while let Ok(Received::Message(value)) = self.remote.received().try_recv() {
             self.take(value);
         }
+    }
+
+    /// Whether it has ended without success.
+    fn has_failed(&self) -> bool {
+        self.ended.as_ref().is_some_and(|(_, error)| error.is_some())
     }
 
     fn take(&mut self, value: serde_json::Value) {

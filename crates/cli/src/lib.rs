@@ -111,7 +111,11 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("farhaul: {}", exit::describe(&error));
+            let text = exit::describe(&error);
+            // Who has said it otherwise has no text.
+            if !text.is_empty() {
+                eprintln!("farhaul: {text}");
+            }
             ExitCode::from(exit::code(&error))
         }
     }

@@ -128,7 +128,10 @@ fn receipts_lead_nowhere_else_and_bad_ones_are_told() {
         ("", "no receipt"),
         ("{\"farhaul_receipt\":1,\"files\":[", "no receipt"),
         ("{\"farhaul_receipt\":7}", "form 7"),
-        ("{\"farhaul_receipt\":1,\"files\":[{\"path\":\"x\",\"size\":1,\"digest\":\"zz\"}]}", "no digest"),
+        (
+            "{\"farhaul_receipt\":1,\"files\":[{\"path\":\"x\",\"size\":1,\"digest\":\"zz\"}]}",
+            "no digest",
+        ),
     ] {
         place.write("bad", text);
         let done = place.run(&["verify", "bad", "dir"]).code(2);

@@ -36,10 +36,8 @@ fn nobody() -> Result<(), String> {
 /// A copy by somebody without privileges: the side that matters is theirs.
 fn unprivileged(place: &Place, way: Way, flags: &[&str], from: &str, to: &str) -> Done {
     let farhaul = env!("CARGO_BIN_EXE_farhaul");
-    let far = place.script(
-        "nobody",
-        &format!("exec setpriv --reuid=65534 --clear-groups '{farhaul}' \"$@\""),
-    );
+    let far = place
+        .script("nobody", &format!("exec setpriv --reuid=65534 --clear-groups '{farhaul}' \"$@\""));
     let (from, to) = place.named(way, from, to);
     let mut command =
         place.command(&[&["cp", "--remote-farhaul", &far], flags, &[&from, &to]].concat());
@@ -80,9 +78,10 @@ fn what_may_not_be_read_is_listed_and_the_rest_is_done() {
         };
         let done = done.code(5);
         for name in ["secret", "large", "closed"] {
-            let told = done.errors.lines().any(|line| {
-                line.contains(name) && line.contains("ermission denied")
-            });
+            let told = done
+                .errors
+                .lines()
+                .any(|line| line.contains(name) && line.contains("ermission denied"));
             assert!(told, "{way:?} {name}: {}", done.errors);
         }
         assert!(done.errors.contains("3 entries could not be copied"), "{}", done.errors);
@@ -99,7 +98,10 @@ fn what_may_not_be_read_is_listed_and_the_rest_is_done() {
         if way != Way::Local {
             let receipt = fs::read(&receipt).expect("a receipt");
             let receipt: serde_json::Value = serde_json::from_slice(&receipt).expect("JSON");
-            assert_eq!((&receipt["complete"], &receipt["summary"]["failed"]), (&false.into(), &3.into()));
+            assert_eq!(
+                (&receipt["complete"], &receipt["summary"]["failed"]),
+                (&false.into(), &3.into())
+            );
             assert_eq!(receipt["files"].as_array().map(Vec::len), Some(2), "{way:?}");
         }
     }
@@ -200,7 +202,11 @@ fn the_other_side_must_be_farhaul_of_this_protocol() {
     );
     let wrong_key = with(&wrong_key).code(3);
     assert!(!place.path("there").exists());
-    assert!(wrong_key.errors.contains("key") || wrong_key.errors.contains("authentic"), "{}", wrong_key.errors);
+    assert!(
+        wrong_key.errors.contains("key") || wrong_key.errors.contains("authentic"),
+        "{}",
+        wrong_key.errors
+    );
     let silent = place.script("silent", "exit 7");
     let silent = with(&silent).code(1);
     assert!(silent.errors.contains("exit 7"), "{}", silent.errors);
@@ -259,8 +265,7 @@ fn a_file_that_changes_once_arrives_as_it_is_then() {
         let to = format!("to-{way:?}");
         let path = place.write("file", bytes(6 << 20, 1));
         let (from, target) = place.named(way, "file", &to);
-        let running =
-            place.start(&["cp", "--json-stream", "--rate", "16M", &from, &target]);
+        let running = place.start(&["cp", "--json-stream", "--rate", "16M", &from, &target]);
         // Some of it is under way, the rest is still to be read.
         running.wait_line_that(|line| moved(line) >= 1 << 20);
         let new = bytes((3 << 20) + 5, 2);
@@ -316,8 +321,7 @@ fn a_copy_that_was_interrupted_goes_on() {
     for way in WAYS {
         let to = format!("to-{way:?}");
         let (from, target) = place.named(way, "file", &to);
-        let running =
-            place.start(&["cp", "--json-stream", "--rate", "24M", &from, &target]);
+        let running = place.start(&["cp", "--json-stream", "--rate", "24M", &from, &target]);
         running.wait_line_that(|line| moved(line) >= 4 << 20);
         running.interrupt();
         let ended = running.finish();
@@ -331,7 +335,8 @@ fn a_copy_that_was_interrupted_goes_on() {
         let digest = blake3::hash(&content).to_hex().to_string();
         assert_eq!(receipt["files"][0]["digest"], digest, "{way:?} {receipt}");
         fs::remove_file(place.path("r")).expect("it is ours");
-        let left: Vec<String> = names(&place.path("")).into_iter().filter(|name| name.contains(".farhaul-")).collect();
+        let left: Vec<String> =
+            names(&place.path("")).into_iter().filter(|name| name.contains(".farhaul-")).collect();
         assert!(left.is_empty(), "{way:?} {left:?}");
     }
 }

@@ -81,14 +81,14 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
     );
     listening.close();
     let error = finished.result.err().map(|error| (error.exit_code(), error.to_string()));
-    let code = error.as_ref().map(|(code, text)| (*code, text.clone()));
+    let code = error.as_ref().map(|(code, _)| *code);
     let summary = Box::new(finished.summary);
     // Who has gone does not want to know.
     let _ = sender.send(&Told::End { summary, error });
     match code {
         None => Ok(()),
         // The controller says it; here it would be said twice.
-        Some((code, message)) => Err(Failed { code, message }.into()),
+        Some(code) => Err(Failed { code, message: String::new() }.into()),
     }
 }
 

@@ -15,7 +15,7 @@ use super::side::Going;
 use super::{END, Ended, LastWord, Plan, refused};
 use crate::agent::Task;
 use crate::config::{FlagLayer, Origin, Settings};
-use crate::exit::{Failed, interrupted};
+use crate::exit::{Failed, INTERRUPTED, interrupted};
 use crate::interrupt;
 
 /// Between two looks at the one or the other.
@@ -29,7 +29,8 @@ pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Ended> {
     let start = |host: &str, job: Job| -> Result<Remote> {
         // The other host may have settings of its own.
         let settings = Settings::load(&FlagLayer::default(), Some(host))?;
-        let farhaul = match (&plan.settings.remote_farhaul.origin, &settings.remote_farhaul.origin) {
+        let farhaul = match (&plan.settings.remote_farhaul.origin, &settings.remote_farhaul.origin)
+        {
             (Origin::Flag, _) | (_, Origin::Default) => &plan.settings.remote_farhaul.value,
             _ => &settings.remote_farhaul.value,
         };
@@ -65,8 +66,14 @@ fn follow(
     let mut gone = [false, false];
     let mut stopped = false;
     let mut going = Going::default();
+    let mut sink_ended = None;
     // What the source says counts; a sink that has ended is not waited for, nor who has gone wordless.
     while ends[0].is_none() && !gone[0] && !(gone[1] && ends[1].is_none()) {
+        let sink_failed = ends[1].as_ref().is_some_and(|(_, error)| error.is_some());
+        if sink_failed && sink_ended.get_or_insert_with(Instant::now).elapsed() > END {
+            // It may never have been there for the source.
+            let _ = source.sender().send(&Command::Stop);
+        }
         if stop.load(std::sync::atomic::Ordering::Relaxed) && !stopped {
             stopped = true;
             for remote in [source, sink] {
@@ -99,10 +106,20 @@ fn follow(
     }
     let why = "farhaul there ended before its time; the same command goes on from here";
     let lost = |host: &str| Failed { code: 1, message: format!("{host}: {why}") };
-    let (summary, result) = match ends[0].take().or(ends[1].take()) {
+    let [source_end, sink_end] = ends;
+    // What the sink says of itself is better than what the source makes of it.
+    let sinks_word = sink_end.as_ref().and_then(|(_, error)| error.clone());
+    let (summary, result) = match source_end.or(sink_end) {
         _ if stopped => (Summary::default(), Err(interrupted())),
         Some((summary, None)) => (summary, Ok(())),
-        Some((summary, Some((code, message)))) => (summary, Err(Failed { code, message })),
+        Some((summary, Some((code, message)))) => {
+            let consequence = code == INTERRUPTED || message.starts_with("the other side");
+            let (code, message) = match sinks_word {
+                Some((code, text)) if consequence => (code, format!("{to}: {text}")),
+                _ => (code, format!("{from}: {message}")),
+            };
+            (summary, Err(Failed { code, message }))
+        }
         None => (Summary::default(), Err(lost(if gone[0] { from } else { to }))),
     };
     Ok(Ended { summary, going, result })

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use farhaul_mover::transfer::link::{self, LinkFacts};
@@ -73,6 +73,10 @@ impl Dialing {
 }
 
 impl Dial for Dialing {
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     fn dial(&self) -> io::Result<link::Link> {
         self.dialer.dial(DIAL_TIME, &self.stop).map(adapt).map_err(|error| {
             let kind = match error.failure {

@@ -63,7 +63,8 @@ impl ReceiptWriter {
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;
         let created = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let created = created.unwrap_or_default().as_secs();
-        let head = serde_json::to_string(&Head { farhaul_receipt: FORMAT, created, sources, target })?;
+        let head =
+            serde_json::to_string(&Head { farhaul_receipt: FORMAT, created, sources, target })?;
         let mut out = BufWriter::new(file);
         // The object goes on with its files.
         write!(out, "{},\n\"files\":[", head.trim_end_matches('}'))?;

@@ -166,7 +166,8 @@ impl Report {
         }
         if verbose {
             writeln!(out, "limited by: {}", self.limited_by)?;
-            for (side, stages) in [("sender:  ", &self.source_stages), ("receiver:", &self.sink_stages)]
+            for (side, stages) in
+                [("sender:  ", &self.source_stages), ("receiver:", &self.sink_stages)]
             {
                 let shown = stages.show();
                 if !shown.is_empty() {
