@@ -499,11 +499,15 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Ended> {
         told = far.wait_end();
     }
     if let Some((summary, error)) = told {
-        let unreached = matches!(
-            &finished.result,
-            Err(TransferError::Lost { .. } | TransferError::Unreachable(_))
-        );
-        if unreached && let Some((code, text)) = error {
+        // Whether there was nobody, or somebody else, to connect to.
+        let unreached = match &finished.result {
+            Err(error @ TransferError::Unreachable(_)) => error.exit_code() != 3,
+            result => matches!(result, Err(TransferError::Lost { .. })),
+        };
+        if unreached
+            && let Some((code, text)) = error
+            && code != INTERRUPTED
+        {
             cause = Some(Failed { code, message: format!("{host}: {text}") });
         }
         if !sending {

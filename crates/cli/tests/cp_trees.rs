@@ -194,6 +194,31 @@ fn addresses_of_version_6_stand_in_brackets() {
     assert_eq!(fs::read(back).expect("a file"), bytes(3 << 20, 1));
 }
 
+/// Times are compared with each other, and with no clock.
+#[test]
+fn a_clock_that_was_set_back_on_one_side_makes_no_difference() {
+    let place = place_or_skip!();
+    let mut faketime = Command::new("faketime");
+    faketime.args(["1 year ago", env!("CARGO_BIN_EXE_farhaul"), "--version"]);
+    if !faketime.output().is_ok_and(|output| output.status.success()) {
+        skip!("no faketime");
+    }
+    place.write("from/small", "small");
+    place.write("from/sub/large", bytes(3 << 20, 1));
+    for (way, shift) in
+        [(Way::Push, "1 year ago"), (Way::Pull, "1 year ago"), (Way::Push, "next year")]
+    {
+        let to = format!("{way:?}, {shift}");
+        let far = format!("exec faketime '{shift}' '{}' \"$@\"", env!("CARGO_BIN_EXE_farhaul"));
+        let far = place.script("far-in-time", &far);
+        let flags = ["--remote-farhaul", &far, "--json"];
+        place.copy(way, &flags, "from", &format!("{to}/")).well();
+        let again = place.copy(way, &flags, "from", &format!("{to}/")).well().json();
+        assert_eq!(again["moved_files"], 0, "{way:?} {shift} {again}");
+        assert_eq!(tree(&place.path(&to).join("from")), tree(&place.path("from")), "{way:?}");
+    }
+}
+
 /// Blocks in use, bytes.
 fn used(path: &Path) -> u64 {
     fs::metadata(path).expect("it is there").blocks() * 512

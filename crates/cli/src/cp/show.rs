@@ -222,7 +222,11 @@ fn text(line: &ProgressLine, rate: f64) -> String {
         if rate > 0.0
             && let Ok(eta) = Duration::try_from_secs_f64(left / rate)
         {
-            text += &format!(", {} left", show_time(eta));
+            text += &match eta.as_secs() {
+                _ if left == 0.0 => ", finishing".to_owned(),
+                seconds @ ..60 => format!(", {} s left", seconds + 1),
+                _ => format!(", {} left", show_time(eta)),
+            };
         }
     }
     text += &format!(", {}", show_rate(rate));
