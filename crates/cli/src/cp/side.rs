@@ -344,7 +344,7 @@ fn of_source(source: &Source<'_>) -> Summary {
     }
 }
 
-/// What a sink knows: which of its files were moved is known to the source.
+/// What a sink knows: the rest is known to the source.
 fn of_sink(sink: &Sink<'_>) -> Summary {
     let (tally, failures, progress) = (sink.tally(), sink.failures(), sink.progress());
     Summary {
@@ -352,7 +352,8 @@ fn of_sink(sink: &Sink<'_>) -> Summary {
         directories: tally.directories,
         symlinks: tally.symlinks,
         bytes: tally.bytes,
-        moved_files: progress.files,
+        moved_files: progress.files.saturating_sub(sink.same_files()),
+        same_files: sink.same_files(),
         moved_bytes: progress.moved,
         deleted: sink.deleted(),
         failed: failures.count,

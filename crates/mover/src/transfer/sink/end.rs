@@ -159,6 +159,9 @@ impl Sink<'_> {
             (inner.size, inner.sparse)
         };
         self.counts.files.fetch_add(1, Ordering::Relaxed);
+        if matches!(outcome, Outcome::Same | Outcome::Kept) {
+            self.counts.same.fetch_add(1, Ordering::Relaxed);
+        }
         self.show(pending);
         if tell {
             self.say(Message::Finished { file: pending.entry });

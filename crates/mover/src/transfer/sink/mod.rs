@@ -127,6 +127,8 @@ struct Settings {
 #[derive(Debug, Default)]
 struct Counts {
     files: AtomicU64,
+    /// Of these, those that were there.
+    same: AtomicU64,
     bytes: AtomicU64,
     moved: AtomicU64,
     deleted: AtomicU64,
@@ -336,6 +338,11 @@ impl<'a> Sink<'a> {
     /// Entries that were deleted, or in a dry run would be.
     pub fn deleted(&self) -> u64 {
         self.counts.deleted.load(Ordering::Relaxed)
+    }
+
+    /// Files that were there, or were to stay.
+    pub fn same_files(&self) -> u64 {
+        self.counts.same.load(Ordering::Relaxed)
     }
 
     /// What was announced so far.
