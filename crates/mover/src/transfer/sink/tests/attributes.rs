@@ -69,7 +69,7 @@ fn extended_attributes_are_kept_as_far_as_they_may() {
     let options = SinkOptions { preserve, ..into(dir.path()) };
     let (_, worked, world) = run(options, |source| send(source, 0o644, Some(extra)));
     worked.unwrap();
-    let mut value = vec![0; 64];
+    let mut value = [0; 64];
     let length = getxattr(dir.path().join("f"), "user.kept", &mut value[..]).unwrap();
     assert_eq!(&value[..length], b"value");
     let told = world.told();

@@ -315,30 +315,38 @@ fn messages_out_of_place_are_violations() {
 
 #[test]
 fn entries_that_may_not_be_written_fail_alone() {
-    if rustix::process::geteuid().is_root() {
-        eprintln!("skipped: nothing is forbidden to root");
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make what is closed to others");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    mode(dir.path(), 0o777).unwrap();
     let closed = dir.path().join("closed");
     fs::create_dir(&closed).unwrap();
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
-    run(into(Path::new("/proc")), |source| {
-        let directory = source.directory("d");
-        source.failed(directory);
-        source.leave();
-        assert_eq!(source.end().1, 1);
-    })
-    .1
-    .unwrap();
-    run(into(dir.path()), |source| {
-        source.directory("closed");
-        source.small("f", b"1");
-        source.leave();
-        assert_eq!(source.end().1, 0, "one of our own is opened");
-    })
-    .1
-    .unwrap();
+    mode(&closed, 0o555).unwrap();
+    // A thread without the rights of root, and those that it starts.
+    let script = || {
+        let nobody = rustix::process::Uid::from_raw(65_534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        run(into(dir.path()), |source| {
+            source.directory("closed");
+            let file = source.announce("f", 1);
+            source.verdict(file);
+            source.send(&[(whole_piece(file, b"x"), b"x")]).unwrap();
+            assert_eq!(source.failed(file), "closed/f: Permission denied (os error 13)");
+            let directory = source.directory("d");
+            assert!(source.failed(directory).contains("Permission denied"));
+            source.leave();
+            source.leave();
+            source.small("last", b"2");
+            assert_eq!(source.end().1, 2);
+        })
+        .1
+        .unwrap();
+    };
+    thread::scope(|threads| threads.spawn(script).join().unwrap());
+    assert_eq!(names(dir.path()), ["closed", "last"]);
 }
 
 /// A file system of its own, gone with the value.

@@ -51,7 +51,9 @@ fn a_stream_that_breaks_off_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     run(into(dir.path()), |source| {
         stream(source);
-    }).1.unwrap();
+    })
+    .1
+    .unwrap();
     let left = names(dir.path());
     assert!(left.iter().all(|name| name.ends_with(".unsynced")), "{left:?}");
 }
