@@ -14,7 +14,10 @@ trap 'rm -f "$log"' EXIT
 
 stage_packages() {
     local missing=() need
-    for need in c++:g++ make:make tshark:tshark ip:iproute2 unshare:util-linux python3:python3; do
+    # sshd is not in the path of users.
+    local PATH=$PATH:/usr/sbin
+    for need in c++:g++ make:make tshark:tshark ip:iproute2 unshare:util-linux python3:python3 \
+        mandoc:mandoc ssh:openssh-client sshd:openssh-server; do
         command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}")
     done
     python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)

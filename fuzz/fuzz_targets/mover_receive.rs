@@ -15,8 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (inside, outside) = (base.path().join("inside"), base.path().join("outside"));
     fs::write(&outside, b"not yours").expect("a file");
     let options = ReceiveOptions { max_bytes: Some(1 << 20), ..ReceiveOptions::default() };
-    let stream =
-        Cursor::new(Preamble { version: VERSION, role: Role::Sender }.encode()).chain(bytes);
+    let stream = Cursor::new(Preamble { version: VERSION, role: Role::Sender }.encode()).chain(bytes);
     let _ = receive(&inside, (stream, std::io::sink()), &options, &mut |_| {});
     assert_eq!(fs::read(&outside).expect("the file outside"), b"not yours");
     for entry in fs::read_dir(base.path()).expect("the directory") {

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use farhaul_wire::{Control, LossRange, LossReport, encode_losses};
+use farhaul_wire::{Control, LossReport, LossRange, encode_losses};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|payload: &[u8]| {

@@ -98,9 +98,11 @@ pub fn parse_size(text: &str) -> Result<u64, ParseError> {
         "kB" | "KB" => 1e3,
         "MB" => 1e6,
         "GB" => 1e9,
+        "TB" => 1e12,
         "KiB" => 1024.0,
         "MiB" => 1_048_576.0,
         "GiB" => 1_073_741_824.0,
+        "TiB" => 1_099_511_627_776.0,
         _ => return Err(error()),
     };
     integer(number * bytes_per_unit).ok_or_else(error)

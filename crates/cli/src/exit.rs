@@ -1,12 +1,14 @@
 //! Exit codes.
 //!
 //! 0 done; 1 the operation failed; 2 bad usage or bad input; 3 the peer refused or could not be
-//! authenticated; 4 verification failed; 130 interrupted.
+//! authenticated; 4 verification failed; 5 some files failed, while the rest is done and those that
+//! failed are listed; 130 interrupted.
 
 use std::fmt;
 use std::io;
 
 use farhaul::ConnectError;
+use farhaul_mover::transfer::TransferError;
 use farhaul_mover::{ReceiveError, SendError};
 
 /// Bad usage that the argument parser cannot see.
@@ -35,6 +37,17 @@ impl fmt::Display for Failed {
 }
 
 impl std::error::Error for Failed {}
+
+/// What the codes mean, for manual pages.
+pub const CODES: &[(u8, &str)] = &[
+    (0, "Done."),
+    (1, "It failed."),
+    (2, "Bad usage or bad input: nothing was done."),
+    (3, "The peer refused, or could not be authenticated."),
+    (4, "Verification failed."),
+    (5, "Some files failed and are listed; the rest is done."),
+    (INTERRUPTED, "Interrupted."),
+];
 
 /// The exit code of what the user has interrupted.
 pub const INTERRUPTED: u8 = 130;
@@ -70,6 +83,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(failed.code);
     }
     if let Some(error) = error.downcast_ref::<SendError>() {
+        return Some(error.exit_code());
+    }
+    if let Some(error) = error.downcast_ref::<TransferError>() {
         return Some(error.exit_code());
     }
     if let Some(error) = error.downcast_ref::<ReceiveError>() {

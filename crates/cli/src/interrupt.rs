@@ -70,7 +70,7 @@ pub fn on_interrupt(action: impl Fn() + Send + 'static) {
 
 /// As [`on_interrupt`], until what is returned is dropped.
 #[must_use]
-fn while_registered(action: impl Fn() + Send + 'static) -> Registered {
+pub fn while_registered(action: impl Fn() + Send + 'static) -> Registered {
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     actions().push((number, Box::new(action)));
     INSTALL.call_once(|| {

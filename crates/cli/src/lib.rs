@@ -3,21 +3,30 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod cc;
+mod config;
+mod cp;
 mod demo;
 mod exit;
 mod files;
 mod greeting;
 mod interrupt;
+mod keys;
 mod lab;
+mod manual;
 mod output;
 mod perf;
 mod picture;
 mod pipe;
+mod places;
 mod plot;
 mod progress;
 mod qlog;
+#[allow(dead_code, reason = "for the server, which is not there yet")]
+mod serve;
 mod sim;
+mod tables;
 mod transfer;
 mod transport;
 mod units;
@@ -26,7 +35,7 @@ mod wan;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 pub use farhaul_control as control;
 use farhaul_control::LawInfo;
 
@@ -41,6 +50,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Demo(Box<demo::DemoArgs>),
+    Cp(Box<cp::CpArgs>),
     Send(Box<transfer::SendArgs>),
     Recv(Box<transfer::RecvArgs>),
     Perf(Box<perf::PerfArgs>),
@@ -49,11 +59,20 @@ enum Command {
     #[command(subcommand)]
     Cc(cc::CcCommand),
     #[command(subcommand)]
+    Config(config::ConfigCommand),
+    #[command(subcommand)]
+    Key(keys::KeyCommand),
+    #[command(subcommand)]
     Lab(lab::LabCommand),
     #[command(subcommand)]
     Sim(sim::SimCommand),
+    /// The far side of a copy, started by farhaul over ssh
+    #[command(hide = true)]
+    Agent,
     #[command(subcommand)]
     Wan(wan::WanCommand),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
 }
 
 /// Runs the command that the process was called with. `laws` can be chosen by name beside those
@@ -68,15 +87,21 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
         Command::Demo(args) => demo::run(args),
+        Command::Cp(args) => cp::run(args),
+        Command::Agent => agent::run(),
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),
         Command::Perf(args) => perf::run(args),
         Command::Pipe(args) => pipe::run(args),
         Command::Plot(args) => plot::run(args),
         Command::Cc(command) => cc::run(command),
+        Command::Config(command) => config::run(command),
+        Command::Key(command) => keys::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Wan(command) => wan::run(command),
+        Command::Completions(args) => manual::completions(args, Cli::command()),
+        Command::Man(args) => manual::man(args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use farhaul_engine::{Config, ConnectionId, EndpointCounters};
 use farhaul_udp::{BufferSizes, canonical};
@@ -139,7 +140,7 @@ impl Endpoint {
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         state.listening = true;
         drop(state);
-        Ok(Listener { endpoint: self.clone() })
+        Ok(Listener { endpoint: self.clone(), closed: AtomicBool::new(false) })
     }
 
     fn config(&self, options: &Options) -> Config {
@@ -153,6 +154,7 @@ impl Endpoint {
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) endpoint: Endpoint,
+    closed: AtomicBool,
 }
 
 impl Listener {
@@ -186,12 +188,16 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The port has failed, which is a bug.
+    /// [`io::ErrorKind::NotConnected`] after [`Listener::close`]; else the port has failed, which is
+    /// a bug.
     pub fn accept(&self) -> io::Result<Connection> {
         let port = &self.endpoint.port;
         let mut state = port.lock();
         let acceptable = Arc::clone(&state.acceptable);
         loop {
+            if self.closed.load(Ordering::Relaxed) {
+                return Err(io::Error::new(io::ErrorKind::NotConnected, "the listener is closed"));
+            }
             if let Some(id) = state.endpoint.accept() {
                 drop(state);
                 return Connection::new(port.clone(), id);
@@ -199,13 +205,23 @@ impl Listener {
             state = acceptable.wait(state, None)?;
         }
     }
+
+    /// Takes no more connections; threads that wait in [`Listener::accept`] return. Connections that
+    /// were accepted go on.
+    pub fn close(&self) {
+        self.endpoint.port.update(|now, state| {
+            // Another listener of the port may have come since.
+            if !self.closed.swap(true, Ordering::Relaxed) {
+                state.listening = false;
+                state.endpoint.stop_listening(now);
+                state.acceptable.notify();
+            }
+        });
+    }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.endpoint.port.update(|now, state| {
-            state.listening = false;
-            state.endpoint.stop_listening(now);
-        });
+        self.close();
     }
 }

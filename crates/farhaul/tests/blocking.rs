@@ -243,6 +243,32 @@ fn many_connections_share_a_port() {
 }
 
 #[test]
+fn a_closed_listener_lets_its_thread_go_and_its_port_listen_anew() {
+    let options = Options::new();
+    let listener = Listener::bind(any(), &options).unwrap();
+    let endpoint = listener.endpoint().clone();
+    let (told, accepted) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let told = told;
+            for _ in 0..2 {
+                told.send(listener.accept()).unwrap();
+            }
+        });
+        let near = Connection::connect(endpoint.local_addr(), &options).unwrap();
+        let far = accepted.recv().unwrap().unwrap();
+        listener.close();
+        let error = accepted.recv().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotConnected);
+        exchange(near, far, 10_000);
+    });
+    let again = endpoint.listen(&options).unwrap();
+    drop(listener);
+    let near = Connection::connect(endpoint.local_addr(), &options).unwrap();
+    exchange(near, again.accept().unwrap(), 10_000);
+}
+
+#[test]
 fn rendezvous() {
     let (x, y) = (UdpSocket::bind(any()).unwrap(), UdpSocket::bind(any()).unwrap());
     let (x_addr, y_addr) = (x.local_addr().unwrap(), y.local_addr().unwrap());

@@ -55,6 +55,8 @@ mod walk;
 
 pub use error::{ReceiveError, SendError, Violation};
 pub use receive::{ReceiveOptions, receive};
-pub use report::{Cancel, Event, Failure, Failures, Progress, Side, Special, Summary};
+pub use report::{
+    Cancel, Event, Failure, Failures, Progress, Side, Special, Summary, printable_path,
+};
 pub use send::{SendOptions, send};
 pub use sources::check_sources;

@@ -184,6 +184,11 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// A path in a form that is safe to print.
+pub fn printable_path(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
+}
+
 /// The bidirectional marks, embeddings, overrides and isolates of Unicode.
 fn reorders(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::inode::{self, Kind};
 use crate::sources::Source;
+use crate::transfer::source::arrives;
+use crate::transfer::source::filter::Filter;
 use crate::walk::{Step, Walk};
 
 /// What a scan found.
@@ -15,7 +17,7 @@ pub(crate) struct Totals {
 
 /// Counts regular files and their bytes. Ends early with `None` once `stop` is set. Entries that
 /// cannot be read are not counted: the transfer will say so.
-pub(crate) fn scan(sources: &[Source], stop: &AtomicBool) -> Option<Totals> {
+pub(crate) fn scan(sources: &[Source], filter: &Filter, stop: &AtomicBool) -> Option<Totals> {
     let mut totals = Totals::default();
     for source in sources {
         let mut walk = Walk::new(source.clone());
@@ -24,6 +26,10 @@ pub(crate) fn scan(sources: &[Source], stop: &AtomicBool) -> Option<Totals> {
                 return None;
             }
             let Step::Found(found) = step else { continue };
+            let directory = found.kind == Kind::Directory;
+            if !filter.is_empty() && !filter.takes(&arrives(source, walk.path()), directory) {
+                continue;
+            }
             match found.kind {
                 Kind::Directory => drop(walk.enter(&found)),
                 Kind::File => {
@@ -53,8 +59,8 @@ mod tests {
         fs::write(dir.path().join("d/b"), [0; 300]).unwrap();
         symlink("a", dir.path().join("l")).unwrap();
         let sources = resolve(&[dir.path().to_owned(), dir.path().join("a")]).unwrap();
-        let totals = scan(&sources, &AtomicBool::new(false));
+        let totals = scan(&sources, &Filter::default(), &AtomicBool::new(false));
         assert_eq!(totals, Some(Totals { files: 3, bytes: 320 }));
-        assert_eq!(scan(&sources, &AtomicBool::new(true)), None);
+        assert_eq!(scan(&sources, &Filter::default(), &AtomicBool::new(true)), None);
     }
 }

@@ -23,6 +23,7 @@ use crate::report::{
 use crate::scan::{Totals, scan};
 use crate::sources::{Source, resolve};
 use crate::stream::{CHUNK, FrameReader, FrameWriter, PreambleError, ReadError};
+use crate::transfer::source::filter::Filter;
 use crate::walk::{Found, Step, Walk, changed};
 
 /// How to send. [`Default`] is what most callers want.
@@ -92,7 +93,9 @@ where
     thread::scope(|scope| {
         let listener = scope.spawn(|| listen(reader, &shared));
         if options.count {
-            scope.spawn(|| scan(&sources, &stop_counting).map(|found| totals.set(found)));
+            scope.spawn(|| {
+                scan(&sources, &Filter::default(), &stop_counting).map(|found| totals.set(found))
+            });
         }
         let mut sending = Sending::new(out, &shared, options, &totals, observe);
         let sent = sending.everything(&sources);

@@ -15,6 +15,8 @@ use crate::name::Name;
 /// One path given by the user.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
+    /// A directory that `path` leads through and that is to stay open meanwhile.
+    pub(crate) held: Option<std::sync::Arc<OwnedFd>>,
     /// As given.
     pub(crate) path: PathBuf,
     /// The name under which it arrives; `None` for the content of a directory.
@@ -32,12 +34,26 @@ pub fn check_sources(paths: &[PathBuf]) -> Result<(), SendError> {
     resolve(paths).map(drop)
 }
 
-/// The sources, checked.
+/// The sources, checked; a slash at the end of a path means nothing, as with scp.
 pub(crate) fn resolve(paths: &[PathBuf]) -> Result<Vec<Source>, SendError> {
-    if paths.is_empty() {
+    distinct(paths.iter().map(|path| resolve_one(path)).collect::<Result<_, _>>()?)
+}
+
+/// The sources, checked; a slash at the end of a path means the content of the directory, as with
+/// rsync.
+pub(crate) fn resolve_with_slashes(paths: &[PathBuf]) -> Result<Vec<Source>, SendError> {
+    let with_dot = |path: &PathBuf| match path.as_os_str().as_bytes() {
+        [.., b'/'] => resolve_one(&path.join(".")),
+        _ => resolve_one(path),
+    };
+    distinct(paths.iter().map(with_dot).collect::<Result<_, _>>()?)
+}
+
+/// The sources, if there are any and no two would arrive under one name.
+pub(crate) fn distinct(sources: Vec<Source>) -> Result<Vec<Source>, SendError> {
+    if sources.is_empty() {
         return Err(SendError::NoSources);
     }
-    let sources: Vec<Source> = paths.iter().map(|path| source(path)).collect::<Result<_, _>>()?;
     for (i, second) in sources.iter().enumerate() {
         for first in &sources[..i] {
             if let Some(name) = common_name(first, second)? {
@@ -59,19 +75,20 @@ pub(crate) fn open_content(path: &Path) -> io::Result<Dir> {
     Ok(Dir::new(fd)?)
 }
 
-fn source(path: &Path) -> Result<Source, SendError> {
+/// One source, checked; a slash at its end means nothing.
+pub(crate) fn resolve_one(path: &Path) -> Result<Source, SendError> {
     let bytes = path.as_os_str().as_bytes();
     let io = |source| SendError::Io { path: path.into(), source };
     if bytes == b"." || bytes.ends_with(b"/.") {
         open_content(path).map_err(io)?;
-        return Ok(Source { path: path.into(), name: None });
+        return Ok(Source { held: None, path: path.into(), name: None });
     }
     // Not `Path::file_name`, which looks past a final dot.
     let trimmed = bytes.trim_ascii_end_slashes();
     let last = trimmed.rsplit(|b| *b == b'/').next().unwrap_or_default();
     openable(path).map_err(io)?;
     match Name::new(last) {
-        Ok(name) => Ok(Source { path: path.into(), name: Some(name.bytes().to_vec()) }),
+        Ok(name) => Ok(Source { held: None, path: path.into(), name: Some(name.bytes().to_vec()) }),
         Err(_) => Err(SendError::BadSource { path: path.into() }),
     }
 }
@@ -160,6 +177,18 @@ mod tests {
         assert_eq!(names(dir.path(), &["a/sub//", "file"]).unwrap(), [some("sub"), some("file")]);
         assert_eq!(names(dir.path(), &["a/."]).unwrap(), [None]);
         assert_eq!(names(dir.path(), &["a/x", "b/a"]).unwrap(), [some("x"), some("a")]);
+    }
+
+    #[test]
+    fn a_slash_means_the_content_where_it_does() {
+        let dir = tree();
+        let name = |path: &str| {
+            resolve_with_slashes(&[dir.path().join(path)]).map(|mut found| found.remove(0).name)
+        };
+        assert_eq!(name("a").unwrap(), Some(b"a".to_vec()));
+        assert_eq!(name("a/").unwrap(), None);
+        assert_eq!(name("a/.").unwrap(), None);
+        assert!(matches!(name("file/"), Err(SendError::Io { .. })));
     }
 
     #[test]

@@ -108,6 +108,11 @@ impl Walk {
         Ok(attributes)
     }
 
+    /// The present directory.
+    pub(crate) fn directory(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.open.last().and_then(|directory| directory.fd().ok())
+    }
+
     /// Opens a regular file just found. It is an error if it is no regular file any more.
     pub(crate) fn open_file(&self, found: &Found) -> io::Result<(File, Stat)> {
         // Should a named pipe have taken its place, opening it must not wait for a writer.

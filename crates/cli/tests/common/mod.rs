@@ -4,6 +4,7 @@
 #![allow(dead_code, unused_macros, unused_imports, reason = "each test program uses a part")]
 
 pub mod capture;
+pub mod home;
 pub mod path;
 pub mod pattern;
 pub mod process;

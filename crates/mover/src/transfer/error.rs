@@ -68,6 +68,12 @@ impl TransferError {
             TransferError::Sources(error) => error.exit_code(),
             TransferError::Interrupted => 130,
             TransferError::Verification { .. } | TransferError::Receipt => 4,
+            TransferError::Unreachable(error) => match error.kind() {
+                io::ErrorKind::PermissionDenied => 3,
+                io::ErrorKind::InvalidInput => 2,
+                io::ErrorKind::Interrupted => 130,
+                _ => 1,
+            },
             TransferError::Remote { reason, .. } => match reason {
                 AbortReason::Interrupted => 130,
                 AbortReason::Verification => 4,

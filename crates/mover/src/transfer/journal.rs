@@ -233,6 +233,8 @@ pub struct Replay {
     records: u64,
     /// The first of them, which are on the medium.
     synced: u64,
+    /// Nothing holds as it is.
+    doubted: bool,
 }
 
 /// What a journal says.
@@ -253,7 +255,13 @@ impl Replay {
     /// Begins after the header.
     pub fn new(header: Header) -> Self {
         let (seal, tree) = (header.seal(), header.identity.tree());
-        Replay { header, seal, tree, later: Vec::new(), records: 0, synced: 0 }
+        Replay { header, seal, tree, later: Vec::new(), records: 0, synced: 0, doubted: false }
+    }
+
+    /// Begins after the header of a journal whose partial file is not what it was: all that it says
+    /// is [unproved](Replayed::unproved).
+    pub fn doubting(header: Header) -> Self {
+        Replay { doubted: true, ..Self::new(header) }
     }
 
     /// Takes the next record. `false`: it is not sound, and the journal ends before it.
@@ -268,11 +276,7 @@ impl Replay {
             return false;
         }
         if let Record::Synced { records } = record {
-            self.synced = self.synced.max(records);
-            let covered = self.later.partition_point(|(number, _)| *number < records);
-            for (_, record) in self.later.drain(..covered) {
-                insert(&mut self.tree, &record);
-            }
+            self.note_synced(records);
         } else {
             self.later.push((self.records, record));
         }
@@ -280,10 +284,21 @@ impl Replay {
         true
     }
 
+    fn note_synced(&mut self, records: u64) {
+        if self.doubted {
+            return;
+        }
+        self.synced = self.synced.max(records);
+        let covered = self.later.partition_point(|(number, _)| *number < records);
+        for (_, record) in self.later.drain(..covered) {
+            insert(&mut self.tree, &record);
+        }
+    }
+
     /// What the records come to for who reads them under `boot`.
     pub fn finish(mut self, boot: BootId) -> Replayed {
         let mut unproved = Vec::new();
-        if self.header.boot == boot && boot != BootId::default() {
+        if !self.doubted && self.header.boot == boot && boot != BootId::default() {
             for (_, record) in &self.later {
                 insert(&mut self.tree, record);
             }

@@ -254,8 +254,6 @@ pub struct Pulse {
     /// Time spent by all lanes together in each stage, µs, in the order of
     /// [`Stage`](super::stages::Stage).
     pub stages: [u64; 8],
-    /// Bytes of file data moved.
-    pub bytes: u64,
     /// Share of the processors of this host in use, by all programs, 0 to 1000.
     pub busy: u16,
 }

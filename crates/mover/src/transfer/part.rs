@@ -199,6 +199,7 @@ impl PartFile {
             file.write_all_at(data, offset)?;
         }
         let mut state = self.lock();
+        state.check()?; // a sync may have failed meanwhile
         let node = Node::chunk(index, if verify { cv } else { ZEROS });
         state.log.append(&[Record::Proved(node)])?;
         state.tree.insert(index, node.cv);
@@ -229,6 +230,7 @@ impl PartFile {
             place::punch(&file, gap.start * CHUNK, (gap.end * CHUNK).min(size))?;
         }
         let mut state = self.lock();
+        state.check()?; // a sync may have failed meanwhile
         let record =
             |gap: &Range<u64>| Record::Zeros { first: gap.start, count: gap.end - gap.start };
         state.log.append(&gaps.iter().map(record).collect::<Vec<_>>())?;
@@ -355,6 +357,7 @@ impl PartFile {
     /// Lets another transfer take the file over; until [`relock`](Self::relock), every change is
     /// an error of kind [`WouldBlock`](io::ErrorKind::WouldBlock). Waits for writers first.
     pub fn unlock(&self) {
+        // A file that is finished or failed is nobody's already, or soon.
         if let Ok(mut state) = self.quiet() {
             state.standing = Standing::Unlocked;
             place::unlock(&state.log.file);

@@ -36,7 +36,11 @@ pub(super) fn open_or_create(directory: &OwnedFd, name: &str) -> io::Result<(Fil
         }
         match openat(directory, name, OPEN, Mode::empty()) {
             Ok(file) => {
-                if is_plain(&fstat(&file)?) {
+                let stat = fstat(&file)?;
+                if stat.st_nlink == 0 {
+                    continue; // removed meanwhile: what has the name now is another file
+                }
+                if is_plain(&stat) {
                     return Ok((file.into(), false));
                 }
                 // A transfer of another user may be at work, as far as we may know.

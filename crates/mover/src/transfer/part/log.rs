@@ -88,9 +88,8 @@ pub(super) fn read_header(file: &File) -> io::Result<Option<Header>> {
     Ok(Header::decode(&bytes[..length]))
 }
 
-/// The records of the journal `file`, which begins with `header`.
-pub(super) fn read(file: &File, header: Header, boot: BootId) -> io::Result<Replayed> {
-    let mut replay = Replay::new(header);
+/// The records of the journal `file`, whose header `replay` has.
+pub(super) fn read(file: &File, mut replay: Replay, boot: BootId) -> io::Result<Replayed> {
     let mut bytes = vec![0; BATCH * RECORD];
     let mut offset = HEADER as u64;
     loop {
@@ -116,4 +115,48 @@ fn read_full_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize
         }
     }
     Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Timestamp;
+    use crate::transfer::journal::{FileId, Identity};
+    use crate::transfer::tree_hash::{CHUNK, Node};
+
+    #[test]
+    fn what_did_not_get_to_the_medium_is_taken_back() {
+        let modified = Timestamp::default();
+        let identity = Identity { size: 5000 * CHUNK, modified, sparse: false, verify: true };
+        let (part, boot) = (FileId::default(), [1; 16]);
+        let header = Header { identity, name: [0; 32], boot, part, nonce: [0; 8] };
+        let chunk = |index| Record::Proved(Node::chunk(index, [7; 32]));
+        let file = tempfile::tempfile().unwrap();
+        let mut log = Log::begin(file.try_clone().unwrap(), header).unwrap();
+        let synced: Vec<Record> = (0..3000).map(chunk).collect();
+        log.append(&synced).unwrap();
+        log.note_synced(3000).unwrap();
+        log.append(&(3000..3010).map(chunk).collect::<Vec<_>>()).unwrap();
+        let read = || {
+            let header = read_header(&file).unwrap().unwrap();
+            let replayed = super::read(&file, Replay::new(header), boot).unwrap();
+            (replayed.tree.missing().next().map(|gap| gap.start), replayed.records)
+        };
+        assert_eq!(read(), (Some(3010), 3011));
+        assert!(log.is_untouched().unwrap());
+        log.roll_back().unwrap();
+        assert_eq!(read(), (Some(3000), 3002));
+        assert!(log.is_untouched().unwrap());
+        // Another boot believes just as much.
+        assert_eq!(
+            super::read(&file, Replay::new(header), [2; 16])
+                .unwrap()
+                .tree
+                .missing()
+                .next()
+                .unwrap()
+                .start,
+            3000
+        );
+    }
 }

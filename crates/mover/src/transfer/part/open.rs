@@ -13,7 +13,7 @@ use rustix::fs::renameat;
 use super::log::{self, Log};
 use super::{Opened, invalid};
 use crate::name::Name;
-use crate::transfer::journal::{BootId, FileId, Header, Identity, Record, Replayed};
+use crate::transfer::journal::{BootId, FileId, Header, Identity, Record, Replay, Replayed};
 use crate::transfer::place::{self, ATTEMPTS};
 use crate::transfer::small::TEMPORARY;
 use crate::transfer::tree_hash::{CHUNK, ChunkTree, Node, ZEROS, leaf};
@@ -67,12 +67,10 @@ pub(super) fn open(
         return Ok((begin(names, identity, journal, boot)?, opened));
     };
     let (file, made) = place::open_or_create(&names.directory, &names.part)?;
-    let mut replayed = log::read(&journal, header, boot)?;
+    let mut replayed = log::read(&journal, Replay::new(header), boot)?;
     if made || !is_whole(&file, &header, &replayed)? {
         // Another file, or what is left of ours: no record holds as it is.
-        let nodes = replayed.tree.nodes().into_iter().map(Record::Proved);
-        replayed.unproved = nodes.chain(replayed.unproved).collect();
-        replayed.tree = identity.tree();
+        replayed = log::read(&journal, Replay::doubting(header), boot)?;
     } else if replayed.unproved.is_empty() && header.boot == boot {
         let log = Log::resume(journal, header, &replayed)?;
         let opened = opened(&replayed.tree, 0);

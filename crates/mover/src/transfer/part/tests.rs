@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::thread;
 
-use proptest::prelude::*;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::*;
 use crate::frame::{Attributes, Timestamp};
-use crate::transfer::journal::{HEADER, RECORD};
 use crate::transfer::small::set_attributes;
 use crate::transfer::tree_hash::leaf;
+
+mod history;
 
 const CHUNK_LENGTH: usize = CHUNK as usize;
 const BOOT: BootId = [1; 16];
@@ -255,6 +255,25 @@ fn a_part_that_was_copied_or_replaced_is_read_again() {
 }
 
 #[test]
+fn what_is_cut_off_is_not_proved() {
+    for (sparse, synced) in [(false, false), (false, true), (true, true)] {
+        let place = Place::new();
+        let content = Content::new(&[false; 4], 0, sparse);
+        let (part, _) = place.open(content.identity);
+        (0..4).for_each(|index| content.write(&part, index).unwrap());
+        if synced {
+            part.sync().unwrap();
+        }
+        drop(part);
+        let file = File::options().write(true).open(place.path(".part")).unwrap();
+        file.set_len(3 * CHUNK + 7).unwrap();
+        let (part, opened) = place.open(content.identity);
+        assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 3 * CHUNK });
+        content.complete(&part, &place);
+    }
+}
+
+#[test]
 fn another_file_discards_the_part() {
     let old = Content::dense(3);
     let other = Content::new(&[false, false, true, true], 5, true);
@@ -375,7 +394,7 @@ fn a_discarded_part_leaves_nothing() {
     let (part, _) = place.open(content.identity);
     content.write(&part, 0).unwrap();
     part.discard().unwrap();
-    assert_eq!(paths(place.dir.path()), [PathBuf::new(); 0]);
+    assert!(paths(place.dir.path()).is_empty());
     assert!(content.write(&part, 1).is_err());
 }
 
@@ -405,7 +424,7 @@ fn no_call_goes_through_what_stands_in_the_way() {
         rustix::fs::mknodat(CWD, &path, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
         untouched();
         fs::write(&path, "unreadable").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
         untouched();
         fs::create_dir(&path).unwrap();
         let error = place.open_under(BOOT, content.identity).unwrap_err().to_string();
@@ -551,145 +570,4 @@ fn a_restart_under_writers_mixes_nothing() {
     assert_eq!(part.nodes(), nodes);
     part.restart(new.identity).unwrap();
     new.complete(&part, &place);
-}
-
-/// What may happen to a transfer.
-#[derive(Clone, Debug)]
-enum Step {
-    Write(prop::sample::Index),
-    Zeros(prop::sample::Index, prop::sample::Index),
-    Sync,
-    /// The process ends, and the journal loses its end.
-    CutJournal(prop::sample::Index),
-    /// The process ends while it appends.
-    Garbage(Vec<u8>),
-    /// The process ends while it writes this chunk.
-    HalfChunk(prop::sample::Index),
-    /// Somebody cuts the part.
-    CutPart(prop::sample::Index),
-    /// The machine ends: what was not synced is garbage, though the journal may be there.
-    Reboot,
-    LosePart,
-    LoseJournal,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let index = any::<prop::sample::Index>;
-    prop_oneof![
-        8 => index().prop_map(Step::Write),
-        3 => (index(), index()).prop_map(|(first, count)| Step::Zeros(first, count)),
-        2 => Just(Step::Sync),
-        1 => index().prop_map(Step::CutJournal),
-        1 => prop::collection::vec(any::<u8>(), 1..100).prop_map(Step::Garbage),
-        1 => index().prop_map(Step::HalfChunk),
-        1 => index().prop_map(Step::CutPart),
-        2 => Just(Step::Reboot),
-        1 => Just(Step::LosePart),
-        1 => Just(Step::LoseJournal),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    /// Whatever happens in between, the file that gets the name is the source's, and nothing that
-    /// is on the medium is sent again after an ordinary end or a power failure.
-    #[test]
-    fn any_history_ends_with_the_content(
-        zero in prop::collection::vec(any::<bool>(), 1..7),
-        rest in 0..CHUNK,
-        sparse: bool,
-        verify: bool,
-        steps in prop::collection::vec(step(), 0..24),
-    ) {
-        let place = Place::new();
-        let mut content = Content::new(&zero, rest, sparse);
-        content.identity.verify = verify;
-        let chunks = content.chunks();
-        let mut boot = BOOT;
-        let (mut part, _) = place.open(content.identity);
-        let mut on_medium: Vec<u64> = Vec::new();
-        for step in steps {
-            let there: Vec<u64> = (0..chunks).filter(|index| part.has(*index)).collect();
-            // What must still be there afterwards.
-            let mut kept = there.clone();
-            match &step {
-                Step::Write(index) => {
-                    content.write(&part, index.index(chunks as usize) as u64).unwrap();
-                    continue;
-                }
-                Step::Zeros(first, count) => {
-                    let first = first.index(zero.len());
-                    let run = zero[first..].iter().take_while(|zero| **zero).count();
-                    let count = count.index(run + 1) as u64;
-                    prop_assert_eq!(part.zeros(first as u64, count).is_ok(), sparse);
-                    continue;
-                }
-                Step::Sync => {
-                    part.sync().unwrap();
-                    on_medium = there;
-                    continue;
-                }
-                _ => drop(part),
-            }
-            let journal = File::options().write(true).open(place.path(".journal")).unwrap();
-            let file = File::options().write(true).open(place.path(".part")).unwrap();
-            let (journal_length, length) =
-                (journal.metadata().unwrap().len(), file.metadata().unwrap().len());
-            match step {
-                Step::CutJournal(at) => {
-                    let at = at.index(journal_length as usize + 1) as u64;
-                    journal.set_len(at).unwrap();
-                    let whole = at.saturating_sub(HEADER as u64) / RECORD as u64 * RECORD as u64;
-                    if whole + (HEADER as u64) < journal_length {
-                        kept.clear();
-                    }
-                }
-                Step::Garbage(bytes) => journal.write_all_at(&bytes, journal_length).unwrap(),
-                Step::HalfChunk(index) => {
-                    let index = index.index(chunks as usize) as u64;
-                    if !there.contains(&index) {
-                        let half = content.chunk(index).len() / 2;
-                        file.write_all_at(&vec![99; half], index * CHUNK).unwrap();
-                    }
-                }
-                Step::CutPart(at) => {
-                    let at = at.index(length as usize + 1) as u64;
-                    file.set_len(at).unwrap();
-                    kept.retain(|index| verify && !sparse && (index + 1) * CHUNK <= at);
-                    if at == length {
-                        kept = there;
-                    }
-                }
-                Step::Reboot => {
-                    boot[0] += 1;
-                    for index in (0..chunks).filter(|index| !on_medium.contains(index)) {
-                        let garbage = vec![99; content.chunk(index).len()];
-                        file.write_all_at(&garbage, index * CHUNK).unwrap();
-                    }
-                    kept.retain(|index| on_medium.contains(index));
-                }
-                Step::LosePart => {
-                    fs::remove_file(place.path(".part")).unwrap();
-                    kept.clear();
-                }
-                Step::LoseJournal => {
-                    fs::remove_file(place.path(".journal")).unwrap();
-                    kept.clear();
-                }
-                Step::Write(_) | Step::Zeros(..) | Step::Sync => unreachable!(),
-            }
-            on_medium.retain(|index| kept.contains(index));
-            let (again, opened) = place.open_under(boot, content.identity).unwrap();
-            part = again;
-            if matches!(opened, Opened::Resumed { reread: 1.., .. }) {
-                // What was read again was synced, too.
-                on_medium = (0..chunks).filter(|index| part.has(*index)).collect();
-            }
-            for index in kept {
-                prop_assert!(part.has(index), "lost {index} by {opened:?}");
-            }
-        }
-        content.complete(&part, &place);
-    }
 }

@@ -1,0 +1,724 @@
+//! `farhaul cp`: files and trees to and from other hosts, with what ssh knows of them.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `job.rs` | what a side is to do, in a form that goes to the other host |
+//! | `side.rs` | one side at work in this process |
+//! | `links.rs` | secured connections as a transfer takes them |
+//! | `between.rs` | a copy between two other hosts |
+//! | `show.rs`, `report.rs`, `receipt.rs` | how it goes, what it came to, and proof of that |
+
+mod between;
+pub mod job;
+pub mod links;
+pub mod receipt;
+pub mod report;
+pub mod show;
+pub mod side;
+
+use std::ffi::OsString;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use farhaul::Law;
+use farhaul_mover::Cancel;
+use farhaul_mover::location::{Location, There};
+use farhaul_mover::transfer::link::Purpose;
+use farhaul_mover::transfer::session::{Links, greet};
+use farhaul_remote::bootstrap::{Hello, fresh};
+use farhaul_remote::{
+    DialConfig, Dialer, Link, Received, Remote, SshCommand, SshError, Terms as LinkTerms, Transport,
+};
+use farhaul_secure::Trust;
+
+use self::job::{Bytes, Job, Kept, OnExisting, Order, SinkJob, SourceJob, Terms, Told};
+use self::links::{Dialing, adapt};
+use self::receipt::ReceiptWriter;
+use self::report::{Report, Stages, Summary};
+use self::show::{Line, Show, Wanted, progress_line};
+use self::side::{Finished, Going, Surroundings};
+use crate::config::value::{
+    self, Local, Locals, Memory, PortRange, Preserve, RateLimit, Streams, Verify,
+};
+use crate::config::{FlagLayer, Settings};
+use crate::exit::{Failed, INTERRUPTED, Usage};
+use crate::{interrupt, output};
+
+/// Lanes to begin with where the user names no number.
+const FIRST_LANES: u32 = 2;
+/// How long the far side may take to end.
+const END: Duration = Duration::from_secs(3);
+
+/// Copy files and trees to or from another host, or between two.
+///
+/// HOST is whatever ssh reaches by that name; farhaul must be installed there. Data goes directly over
+/// UDP, or TCP where UDP does not pass, encrypted and verified. A directory is copied with all in it;
+/// with a slash at its end only its contents are. Files of the same size and time are taken to be the
+/// same. Whatever interrupts a copy, the same command goes on where it ended.
+#[derive(Args, Debug)]
+pub struct CpArgs {
+    /// What to copy, and at last where to: PATH, [USER@]HOST:PATH, or - for standard input or output
+    #[arg(value_name = "SRC… DST", required = true, num_args = 2..)]
+    paths: Vec<OsString>,
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Leave out what matches: *.o by name, /x from the top, x/ directories; the first rule that matches counts
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Take what matches, whatever a later --exclude says
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Delete what is in the target's directories and not in the source's
+    #[arg(long)]
+    delete: bool,
+    /// Compare files by their digests, not by size and time
+    #[arg(long, conflicts_with_all = ["skip_existing", "overwrite"])]
+    checksum: bool,
+    /// Leave files alone that are there, whatever they are
+    #[arg(long, visible_alias = "no-clobber", conflicts_with = "overwrite")]
+    skip_existing: bool,
+    /// Copy also files that seem to be the same
+    #[arg(long)]
+    overwrite: bool,
+    /// Keep set-user-ID and set-group-ID bits
+    #[arg(long)]
+    keep_set_id: bool,
+    /// Write a receipt: every file with its digest, for farhaul verify
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
+    /// Do not count files and bytes beforehand: no estimate of the time left
+    #[arg(long)]
+    no_count: bool,
+    /// Show nothing but failures
+    #[arg(short, long)]
+    quiet: bool,
+    /// Show every file, and what limited the copy
+    #[arg(short, long)]
+    verbose: bool,
+    /// Print one JSON document at the end
+    #[arg(long, conflicts_with = "json_stream")]
+    json: bool,
+    /// Print a JSON document for each event: start, interval, file, end
+    #[arg(long)]
+    json_stream: bool,
+    #[command(flatten)]
+    settings: SettingArgs,
+}
+
+/// Flags of what the environment and the settings file may say as well.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Settings, also in the environment and in ~/.config/farhaul/config.toml")]
+struct SettingArgs {
+    /// Congestion control law of the sending side; farhaul cc list lists them
+    #[arg(long, value_name = value::LAW.form, value_parser = value::LAW.parse)]
+    cc: Option<Law>,
+    /// Send at most so fast, all connections together
+    #[arg(long, value_name = value::RATE.form, value_parser = value::RATE.parse)]
+    rate: Option<RateLimit>,
+    /// Connections that carry data side by side
+    #[arg(long, value_name = value::STREAMS.form, value_parser = value::STREAMS.parse)]
+    streams: Option<Streams>,
+    /// What data travels over
+    #[arg(long, value_name = value::TRANSPORT.form, value_parser = value::TRANSPORT.parse)]
+    transport: Option<value::Transport>,
+    /// Command, with options, that starts the other side's farhaul
+    #[arg(long, value_name = "COMMAND", value_parser = value::WORDS.parse)]
+    ssh: Option<String>,
+    /// Path of farhaul on the other side
+    #[arg(long, value_name = "PATH", value_parser = value::WORDS.parse)]
+    remote_farhaul: Option<String>,
+    /// Take and compare digests, or do not
+    #[arg(long, value_name = value::VERIFY.form, value_parser = value::VERIFY.parse)]
+    verify: Option<Verify>,
+    /// Do not encrypt data; the other side must allow it
+    #[arg(long)]
+    plain: bool,
+    /// Keep trying for so long when the network is away
+    #[arg(long, value_name = value::TIME.form, value_parser = value::TIME.parse)]
+    outage: Option<Duration>,
+    /// What beside contents is kept: mode, times, owner, xattrs, hardlinks, sparse
+    #[arg(long, value_name = "LIST", value_parser = value::PRESERVE.parse)]
+    preserve: Option<Preserve>,
+    /// Maximum segment size, bytes: the MTU of the path
+    #[arg(long, value_name = value::MSS.form, value_parser = value::MSS.parse)]
+    mss: Option<u32>,
+    /// Memory of a connection for received data that waits to be read
+    #[arg(long, value_name = value::MEMORY.form, value_parser = value::MEMORY.parse)]
+    receive_memory: Option<Memory>,
+    /// Memory of a connection for data that is not acknowledged yet
+    #[arg(long, value_name = value::MEMORY.form, value_parser = value::MEMORY.parse)]
+    send_memory: Option<Memory>,
+    /// Local addresses or interfaces that connections go out from, one after the other
+    #[arg(long, visible_alias = "interface", value_name = "LIST", value_parser = value::LOCALS.parse)]
+    bind: Option<Locals>,
+    /// Ports that the other side may listen at
+    #[arg(long, value_name = "FIRST-LAST", value_parser = value::PORTS.parse)]
+    listen_ports: Option<PortRange>,
+    /// Show no progress
+    #[arg(long)]
+    no_progress: bool,
+}
+
+impl SettingArgs {
+    fn layer(&self) -> FlagLayer {
+        FlagLayer {
+            cc: self.cc.clone(),
+            rate: self.rate,
+            streams: self.streams,
+            transport: self.transport,
+            ssh: self.ssh.clone(),
+            remote_farhaul: self.remote_farhaul.clone(),
+            verify: self.verify,
+            plain: self.plain.then_some(true),
+            outage: self.outage,
+            preserve: self.preserve,
+            mss: self.mss,
+            receive_memory: self.receive_memory,
+            send_memory: self.send_memory,
+            bind: self.bind.clone(),
+            listen_ports: self.listen_ports,
+            progress: self.no_progress.then_some(false),
+        }
+    }
+}
+
+/// From where to where.
+enum Way {
+    /// In this process alone.
+    Here,
+    /// To or from this host, which runs the other side.
+    With { host: String, sending: bool },
+    /// Between two others.
+    Between { from: String, to: String },
+}
+
+/// A copy, understood.
+pub(crate) struct Plan {
+    way: Way,
+    source: SourceJob,
+    sink: SinkJob,
+    terms: Terms,
+    settings: Settings,
+}
+
+/// Runs `farhaul cp`.
+pub fn run(args: &CpArgs) -> Result<()> {
+    let plan = plan(args)?;
+    let texts: Vec<String> =
+        args.paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let (target, sources) = texts.split_last().context("clap asks for two paths")?;
+    if let Way::Here | Way::With { sending: true, .. } = plan.way {
+        // Nobody is to be bothered before it is known that there is something to send.
+        side::check(&Job::Source(plan.source.clone()), &plan.terms)?;
+    }
+    let receipt = match &args.receipt {
+        Some(path) => Some(ReceiptWriter::create(path, sources, target)?),
+        None => None,
+    };
+    let streaming = plan.sink.stream;
+    let wanted = Wanted {
+        quiet: args.quiet,
+        verbose: args.verbose,
+        progress: plan.settings.progress.value,
+        json_stream: args.json_stream && !streaming,
+    };
+    let show = Show::new(wanted, receipt);
+    show.line(&Line::Start { sources, target });
+    let began = Instant::now();
+    let finished = match &plan.way {
+        Way::Here => here(&plan, &show),
+        Way::With { host, sending } => with(&plan, host, *sending, &show),
+        Way::Between { from, to } => between::run(&plan, from, to, &show),
+    }?;
+    conclude(args, &plan, show, finished, began.elapsed())
+}
+
+/// What came of it: the report, the receipt, the exit code.
+fn conclude(
+    args: &CpArgs,
+    plan: &Plan,
+    show: Show,
+    finished: Finished,
+    took: Duration,
+) -> Result<()> {
+    let Finished { summary, going, result } = finished;
+    let ok = result.is_ok() && summary.failed == 0;
+    let report = report(plan, summary, &going, &result, took);
+    show.line(&Line::End { report: &report });
+    if let Some(receipt) = show.finish() {
+        // A dry run has nothing to prove.
+        if !plan.terms.dry_run {
+            receipt.finish(ok, &report.summary)?;
+        }
+    }
+    let summary = &report.summary;
+    if args.json {
+        output::emit(true, &report, |_, _| Ok(()))?;
+    } else if !args.json_stream && !args.quiet && result.is_ok() {
+        let mut text = Vec::new();
+        report.show(args.verbose, &mut text)?;
+        // Standard output may be the copy itself.
+        match plan.sink.stream {
+            true => eprint!("{}", String::from_utf8_lossy(&text)),
+            false => output::print(&text)?,
+        }
+    }
+    match result {
+        Ok(()) if summary.failed > 0 => {
+            let entries = if summary.failed == 1 { "entry" } else { "entries" };
+            let message = format!("{} {entries} could not be copied; the rest is done", summary.failed);
+            Err(Failed { code: 5, message }.into())
+        }
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let code = error.exit_code();
+            let again = match code {
+                1 | INTERRUPTED if summary.moved_bytes + summary.resumed_bytes > 0 => {
+                    "; the same command goes on from here"
+                }
+                _ => "",
+            };
+            Err(Failed { code, message: format!("{error}{again}") }.into())
+        }
+    }
+}
+
+fn report(
+    plan: &Plan,
+    summary: Summary,
+    going: &Going,
+    result: &Result<(), farhaul_mover::transfer::TransferError>,
+    took: Duration,
+) -> Report {
+    let seconds = took.as_secs_f64();
+    let transfer = going.connected.map_or(0.0, |at| at.elapsed().as_secs_f64());
+    let moved = summary.moved_bytes as f64 * 8.0;
+    let rate = plan.terms.rate.map_or(going.capacity, |rate| rate as f64);
+    let estimate = (plan.terms.dry_run && rate > 0.0).then(|| moved / rate);
+    Report {
+        ok: result.is_ok() && summary.failed == 0,
+        error: result.as_ref().err().map(ToString::to_string),
+        dry_run: plan.terms.dry_run,
+        verified: plan.terms.verify,
+        encrypted: !plan.terms.plain && !matches!(plan.way, Way::Here),
+        seconds,
+        transfer_seconds: transfer,
+        bits_per_second: if plan.terms.dry_run { 0.0 } else { moved / seconds.max(1e-9) },
+        estimate_seconds: estimate,
+        transport: going.path.clone(),
+        rtt_ms: going.rtt.as_secs_f64() * 1e3,
+        packets_sent: going.packets_sent,
+        retransmitted: going.retransmitted,
+        limited_by: going.overall.limit().to_string(),
+        source_stages: Stages::of(&going.overall.source),
+        sink_stages: Stages::of(&going.overall.sink),
+        summary,
+    }
+}
+
+/// Both sides in this process, over pipes.
+fn here(plan: &Plan, show: &Show) -> Result<Finished> {
+    let cancel = Cancel::default();
+    let _registered = cancel_on_interrupt(&cancel, None);
+    let (_, _, id) = fresh()?;
+    let (give, accepted) = channel();
+    let pipes = Pipes { give: std::sync::Mutex::new(give) };
+    let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
+    let terms = &plan.terms;
+    let around = |observe, show| Surroundings {
+        session: id.0,
+        cancel: cancel.clone(),
+        reconnect: Arc::default(),
+        observe,
+        show,
+    };
+    std::thread::scope(|threads| {
+        let observe = |event: farhaul_mover::transfer::Event<'_>| {
+            // The source tells of everything else.
+            if let farhaul_mover::transfer::Event::Deleted { .. } = event {
+                show.event(&event);
+            }
+        };
+        let sink = threads.spawn(move || {
+            let around = Surroundings {
+                session: id.0,
+                cancel: cancel.clone(),
+                reconnect: Arc::default(),
+                observe: &observe,
+                show: &mut |_| {},
+            };
+            side::run(&sink, terms, Links::Accept(accepted), around)
+        });
+        let _ = around;
+        let finished = side::run(
+            &source,
+            terms,
+            Links::Dial(&pipes),
+            Surroundings {
+                session: id.0,
+                cancel: Cancel::default(),
+                reconnect: Arc::default(),
+                observe: &|event| show.event(&event),
+                show: &mut |going| show.progress(&progress_line(going)),
+            },
+        );
+        drop(pipes);
+        match sink.join() {
+            // The sink knows better why it does not go on.
+            Ok(Finished { result: Err(error), .. }) if finished.result.is_err() => {
+                Ok(Finished { result: Err(error), ..finished })
+            }
+            Ok(_) => Ok(finished),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Connections within this process.
+struct Pipes {
+    give: std::sync::Mutex<std::sync::mpsc::Sender<(Purpose, farhaul_mover::transfer::link::Link)>>,
+}
+
+impl farhaul_mover::transfer::session::Dial for Pipes {
+    fn dial(&self) -> io::Result<farhaul_mover::transfer::link::Link> {
+        let (near, far) = Link::pair()?;
+        let give = self.give.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        std::thread::spawn(move || {
+            let mut far = adapt(far);
+            if let Ok(join) = greet(&mut far) {
+                // Nobody takes it any more when the copy is over.
+                let _ = give.send((join.purpose, far));
+            }
+        });
+        Ok(adapt(near))
+    }
+}
+
+/// With another host.
+fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finished> {
+    let stop = interrupt::stop_flag();
+    let (identity, secret, session) = fresh()?;
+    let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
+    let (ours, theirs) = if sending { (source, sink) } else { (sink, source) };
+    let order = plan.order(theirs, false);
+    let mut hello =
+        Hello::new(Some(identity.public_key()), secret, session, serde_json::to_value(order)?);
+    hello.plain = plan.terms.plain;
+    hello.transport = plan.transport();
+    let command = SshCommand::parse(&plan.settings.ssh.value)?;
+    let remote_farhaul = &plan.settings.remote_farhaul.value;
+    let remote = Remote::start(&command, host, remote_farhaul, &hello, &stop).map_err(refused)?;
+    drop(stop);
+    let peer = remote.greeting().key.context("an agent has a key")?;
+    let (udp, tcp) = remote.candidates();
+    let terms = LinkTerms {
+        identity,
+        trust: Trust::Only(peer),
+        context: hello.context(),
+        plain: plan.terms.plain,
+    };
+    let mut config = DialConfig::new(udp, tcp, terms);
+    config.transport = plan.transport();
+    config.bind = bound(&plan.settings.bind.value)?;
+    config.options = plan.terms.transport().map_err(Usage)?;
+    let cancel = Cancel::default();
+    let stop = Arc::new(AtomicBool::new(false));
+    let _registered = cancel_on_interrupt(&cancel, Some(&stop));
+    if plan.terms.plain {
+        show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
+    }
+    let dialing = Dialing::new(Dialer::new(config), stop);
+    let mut told = None;
+    let mut path = None;
+    let mut far = Far { remote, ended: None };
+    let mut finished = side::run(
+        &ours,
+        &plan.terms,
+        Links::Dial(&dialing),
+        Surroundings {
+            session: session.0,
+            cancel,
+            reconnect: Arc::default(),
+            observe: &|event| show.event(&event),
+            show: &mut |going| {
+                far.look();
+                if going.path != path {
+                    say_way(plan, show, path.as_deref(), going.path.as_deref());
+                    path.clone_from(&going.path);
+                }
+                show.progress(&progress_line(going));
+            },
+        },
+    );
+    // The far side's own word, if it has one: it knows why it could not go on.
+    if finished.result.is_err() || !sending {
+        told = far.wait_end();
+    }
+    if let Some((summary, error)) = told {
+        if !sending {
+            // What was not there to be read is known there only.
+            finished.summary.skipped = summary.skipped;
+            finished.summary.resumed_bytes = summary.resumed_bytes.max(finished.summary.resumed_bytes);
+        }
+        if let (Err(farhaul_mover::transfer::TransferError::Lost { .. }), Some((code, text))) =
+            (&finished.result, error)
+        {
+            return Err(Failed { code, message: format!("{host}: {text}") }.into());
+        }
+    }
+    far.remote.close(END);
+    Ok(finished)
+}
+
+/// Tells which way data goes, where that is not the one hoped for.
+fn say_way(plan: &Plan, show: &Show, before: Option<&str>, now: Option<&str>) {
+    let Some(now) = now else { return };
+    let tcp = now.starts_with("TCP");
+    let was_tcp = before.is_some_and(|before| before.starts_with("TCP"));
+    if tcp && !was_tcp && plan.transport() == Transport::Auto {
+        show.note(&format!("UDP does not pass: going on over TCP ({now})"));
+    } else if !tcp && was_tcp {
+        show.note(&format!("UDP passes again: going on over it ({now})"));
+    }
+}
+
+/// The far side, and its last word.
+struct Far {
+    remote: Remote,
+    ended: Option<(Summary, Option<(u8, String)>)>,
+}
+
+impl Far {
+    /// Hears what it has to say.
+    fn look(&mut self) {
+        while let Ok(Received::Message(value)) = self.remote.received().try_recv() {
+            self.take(value);
+        }
+    }
+
+    fn take(&mut self, value: serde_json::Value) {
+        if let Ok(Told::End { summary, error }) = serde_json::from_value(value) {
+            self.ended = Some((*summary, error));
+        }
+    }
+
+    /// Waits a moment for its last word.
+    fn wait_end(&mut self) -> Option<(Summary, Option<(u8, String)>)> {
+        let deadline = Instant::now() + END;
+        while self.ended.is_none() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.remote.received().recv_timeout(left) {
+                Ok(Received::Message(value)) => self.take(value),
+                _ => break,
+            }
+        }
+        self.ended.take()
+    }
+}
+
+/// Why there is no far side, with the exit code for it.
+fn refused(error: SshError) -> anyhow::Error {
+    let code = match &error {
+        SshError::Command(_) => 2,
+        SshError::Version(_) => 3,
+        SshError::Interrupted(_) => INTERRUPTED,
+        _ => 1,
+    };
+    Failed { code, message: error.to_string() }.into()
+}
+
+/// Ends a copy when the user interrupts.
+fn cancel_on_interrupt(cancel: &Cancel, stop: Option<&Arc<AtomicBool>>) -> interrupt::Registered {
+    let (cancel, stop) = (cancel.clone(), stop.cloned());
+    interrupt::while_registered(move || {
+        cancel.cancel();
+        if let Some(stop) = &stop {
+            stop.store(true, Ordering::Relaxed);
+        }
+    })
+}
+
+/// The addresses that connections go out from.
+fn bound(locals: &[Local]) -> Result<Vec<IpAddr>> {
+    let mut addresses = Vec::new();
+    for local in locals {
+        match local {
+            Local::Address(address) => addresses.push(*address),
+            Local::Interface(name) => {
+                let found = farhaul_remote::interface_addresses(name);
+                if found.is_empty() {
+                    let text = format!("there is no interface '{name}' with an address");
+                    return Err(Usage(text).into());
+                }
+                addresses.extend(found);
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+impl Plan {
+    fn transport(&self) -> Transport {
+        match self.settings.transport.value {
+            value::Transport::Auto => Transport::Auto,
+            value::Transport::Udp => Transport::Udp,
+            value::Transport::Tcp => Transport::Tcp,
+        }
+    }
+
+    /// What an agent is told.
+    fn order(&self, job: Job, tell: bool) -> Order {
+        let ports = self.settings.listen_ports.value.map(|ports| (ports.first, ports.last));
+        Order { job, terms: self.terms.clone(), ports, tell }
+    }
+}
+
+/// What the user wants.
+fn plan(args: &CpArgs) -> Result<Plan> {
+    let parse = |path: &OsString| Location::parse(path).map_err(|error| Usage(error.to_string()));
+    let locations: Vec<Location> = args.paths.iter().map(parse).collect::<Result<_, _>>()?;
+    let (target, sources) = locations.split_last().context("clap asks for two paths")?;
+    let (from, stream, paths) = sources_of(sources)?;
+    let (to, target_stream, target_path) = match target {
+        Location::Here(path) => (None, false, path.clone()),
+        Location::There(There { host, path }) => (Some(host.clone()), false, path.clone()),
+        Location::Standard => (None, true, PathBuf::from("-")),
+    };
+    if target_stream && (args.json || args.json_stream) {
+        return Err(Usage("standard output cannot be both the copy and JSON".into()).into());
+    }
+    if stream && target_path.as_os_str().is_empty() {
+        return Err(Usage("standard input has no name: name the file, as in HOST:FILE".into()).into());
+    }
+    let way = match (from, to) {
+        (None, None) => Way::Here,
+        (None, Some(host)) => Way::With { host, sending: true },
+        (Some(host), None) => Way::With { host, sending: false },
+        (Some(from), Some(to)) => Way::Between { from, to },
+    };
+    let host = match &way {
+        Way::Here => None,
+        Way::With { host, .. } | Way::Between { from: host, .. } => Some(host.as_str()),
+    };
+    let settings = Settings::load(&args.settings.layer(), host)?;
+    let slash = |path: &Path| path.as_os_str().as_bytes().ends_with(b"/");
+    let contents = |path: &PathBuf| {
+        let bytes = path.as_os_str().as_bytes();
+        slash(path) || matches!(bytes, b"" | b"." | b"~") || bytes.ends_with(b"/.")
+    };
+    let directory = paths.len() > 1 || paths.iter().any(contents) || slash(&target_path);
+    let existing = match (args.checksum, args.skip_existing, args.overwrite) {
+        (true, ..) => OnExisting::Checksum,
+        (_, true, _) => OnExisting::Keep,
+        (.., true) => OnExisting::Overwrite,
+        _ => OnExisting::Update,
+    };
+    let source = SourceJob {
+        paths: paths.iter().map(|path| Bytes::from(path.as_path())).collect(),
+        stream,
+        rules: rules(args)?,
+        count: !args.no_count,
+    };
+    let sink = SinkJob {
+        path: Bytes::from(target_path.as_path()),
+        stream: target_stream,
+        directory,
+        existing,
+        delete: args.delete,
+        keep_set_id: args.keep_set_id,
+        want_digests: args.receipt.is_some(),
+    };
+    let terms = terms(args, &settings, stream || target_stream);
+    Ok(Plan { way, source, sink, terms, settings })
+}
+
+/// Whether the sources are on another host, whether they are standard input, and their paths.
+fn sources_of(sources: &[Location]) -> Result<(Option<String>, bool, Vec<PathBuf>)> {
+    let mut host: Option<Option<String>> = None;
+    let mut paths = Vec::new();
+    for source in sources {
+        let (at, path) = match source {
+            Location::Here(path) => (None, path),
+            Location::There(There { host, path }) => (Some(host.clone()), path),
+            Location::Standard if sources.len() == 1 => return Ok((None, true, Vec::new())),
+            Location::Standard => {
+                return Err(Usage("standard input can only be copied alone".into()).into());
+            }
+        };
+        if host.as_ref().is_some_and(|before| *before != at) {
+            let text = "all sources must be on one host: copy those of each host by a command of its own";
+            return Err(Usage(text.into()).into());
+        }
+        host = Some(at);
+        paths.push(path.clone());
+    }
+    Ok((host.flatten(), false, paths))
+}
+
+/// Patterns in the order in which they were given, which clap's fields do not keep.
+fn rules(args: &CpArgs) -> Result<Vec<(String, bool)>> {
+    let mut rules: Vec<(String, bool)> = Vec::new();
+    let mut words = std::env::args_os().skip(1).peekable();
+    let mut left = args.exclude.len() + args.include.len();
+    while let Some(word) = words.next()
+        && left > 0
+    {
+        let Some(word) = word.to_str() else { continue };
+        for (flag, include) in [("--exclude", false), ("--include", true)] {
+            let pattern = match word.strip_prefix(flag) {
+                Some("") => words.peek().and_then(|next| next.to_str()).map(str::to_owned),
+                Some(rest) => rest.strip_prefix('=').map(str::to_owned),
+                None => None,
+            };
+            if let Some(pattern) = pattern {
+                rules.push((pattern, include));
+                left -= 1;
+            }
+        }
+    }
+    let mut filter = farhaul_mover::transfer::source::filter::Filter::default();
+    for (pattern, include) in &rules {
+        filter.add(pattern, *include).map_err(|error| Usage(error.to_string()))?;
+    }
+    Ok(rules)
+}
+
+fn terms(args: &CpArgs, settings: &Settings, stream: bool) -> Terms {
+    let preserve = settings.preserve.value;
+    let lanes = match settings.streams.value {
+        // A stream is read and written in order.
+        _ if stream => 1,
+        Streams::Auto => FIRST_LANES,
+        Streams::Count(count) => count.get().into(),
+    };
+    Terms {
+        verify: settings.verify.value == Verify::Full,
+        dry_run: args.dry_run,
+        outage_ms: settings.outage.value.as_millis() as u64,
+        lanes,
+        fixed_lanes: stream || settings.streams.value != Streams::Auto,
+        cc: settings.cc.value.to_string(),
+        mss: settings.mss.value,
+        receive_memory: settings.receive_memory.value,
+        send_memory: settings.send_memory.value,
+        rate: settings.rate.value,
+        preserve: Kept {
+            mode: preserve.mode,
+            times: preserve.times,
+            owner: preserve.owner,
+            xattrs: preserve.xattrs,
+            hard_links: preserve.hardlinks,
+            sparse: preserve.sparse,
+        },
+        plain: settings.plain.value,
+    }
+}

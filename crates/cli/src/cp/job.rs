@@ -1,0 +1,241 @@
+//! What a side of a copy is to do, in a form that goes to the other host.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use farhaul::{Law, Options};
+use farhaul_mover::transfer::session;
+use farhaul_mover::transfer::sink::{Existing, Preserve};
+use serde::{Deserialize, Serialize};
+
+/// A path or a name as bytes: not all are text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes(Vec<u8>);
+
+impl From<&Path> for Bytes {
+    fn from(path: &Path) -> Self {
+        Bytes(path.as_os_str().as_bytes().to_vec())
+    }
+}
+
+impl Bytes {
+    /// As a path. What follows a `~/` at its beginning, or nothing, is below the home directory.
+    pub fn path_at_home(&self) -> PathBuf {
+        let path = PathBuf::from(OsString::from_vec(self.0.clone()));
+        let home = || std::env::var_os("HOME").map(PathBuf::from);
+        match self.0.as_slice() {
+            b"" => ".".into(),
+            b"~" => home().unwrap_or(path),
+            [b'~', b'/', rest @ ..] => match home() {
+                Some(home) => home.join(Path::new(std::ffi::OsStr::from_bytes(rest))),
+                None => path,
+            },
+            _ => path,
+        }
+    }
+
+    /// As a path, as it is.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(OsString::from_vec(self.0.clone()))
+    }
+}
+
+/// What both sides of a copy are told alike.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Terms {
+    /// Verify everything.
+    pub verify: bool,
+    /// Move nothing.
+    pub dry_run: bool,
+    /// How long to go on without connection, ms.
+    pub outage_ms: u64,
+    /// Lanes to begin with.
+    pub lanes: u32,
+    /// The number of lanes stays as it is.
+    pub fixed_lanes: bool,
+    /// The law of the source's sending side.
+    pub cc: String,
+    /// Of UDT, bytes.
+    pub mss: u32,
+    /// Of UDT, bytes.
+    pub receive_memory: Option<u64>,
+    /// Of UDT, bytes.
+    pub send_memory: Option<u64>,
+    /// The most that the source sends, bits/s.
+    pub rate: Option<u64>,
+    /// What is kept of entries beside their content.
+    pub preserve: Kept,
+    /// Data goes unsealed.
+    pub plain: bool,
+}
+
+/// [`Preserve`], for the other host.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    pub mode: bool,
+    pub times: bool,
+    pub owner: bool,
+    pub xattrs: bool,
+    pub hard_links: bool,
+    pub sparse: bool,
+}
+
+impl From<Kept> for Preserve {
+    fn from(kept: Kept) -> Self {
+        let Kept { mode, times, owner, xattrs, hard_links, sparse } = kept;
+        Preserve { mode, times, owner, xattrs, hard_links, sparse }
+    }
+}
+
+impl Terms {
+    /// How the transfer is driven.
+    pub fn session(&self, id: [u8; 16], cancel: farhaul_mover::Cancel) -> session::Options {
+        let outage = Duration::from_millis(self.outage_ms);
+        session::Options { session: id, outage, lanes: self.lanes, cancel }
+    }
+
+    /// The options of UDT.
+    ///
+    /// # Errors
+    ///
+    /// This host does not know the law.
+    pub fn transport(&self) -> Result<Options, String> {
+        let law: Law = self.cc.parse().map_err(|error| format!("--cc {}: {error}", self.cc))?;
+        let mut options = Options::new().law(law).mss(self.mss);
+        if let Some(bytes) = self.receive_memory {
+            options = options.receive_memory(bytes as usize);
+        }
+        if let Some(bytes) = self.send_memory {
+            options = options.send_memory(bytes as usize);
+        }
+        Ok(options)
+    }
+}
+
+/// One side's part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Job {
+    /// Reads.
+    Source(SourceJob),
+    /// Writes.
+    Sink(SinkJob),
+}
+
+/// What to read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SourceJob {
+    /// The sources.
+    pub paths: Vec<Bytes>,
+    /// Standard input instead of paths.
+    pub stream: bool,
+    /// Patterns, and whether what they match is taken.
+    pub rules: Vec<(String, bool)>,
+    /// Count beforehand.
+    pub count: bool,
+}
+
+/// Where to write.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SinkJob {
+    /// The target.
+    pub path: Bytes,
+    /// Standard output instead of a path.
+    pub stream: bool,
+    /// It must be a directory.
+    pub directory: bool,
+    /// What becomes of what is there.
+    pub existing: OnExisting,
+    /// Remove what the source does not have.
+    pub delete: bool,
+    /// Keep set-user-ID and set-group-ID bits.
+    pub keep_set_id: bool,
+    /// Take the digests of files that are not moved, too.
+    pub want_digests: bool,
+}
+
+/// [`Existing`], for the other host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExisting {
+    #[default]
+    Update,
+    Overwrite,
+    Keep,
+    Checksum,
+}
+
+impl From<OnExisting> for Existing {
+    fn from(existing: OnExisting) -> Self {
+        match existing {
+            OnExisting::Update => Existing::Update,
+            OnExisting::Overwrite => Existing::Overwrite,
+            OnExisting::Keep => Existing::Keep,
+            OnExisting::Checksum => Existing::Checksum,
+        }
+    }
+}
+
+/// What an agent is told first, beside what the bootstrap needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Its part.
+    pub job: Job,
+    /// What both sides are told.
+    pub terms: Terms,
+    /// Ports that it may listen at.
+    pub ports: Option<(u16, u16)>,
+    /// Tell the controller how it goes: it has no part of its own.
+    pub tell: bool,
+}
+
+/// What an agent tells its controller afterwards, and before if it was asked to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// A line for the user.
+    Note(String),
+    /// Something failed, and the transfer goes on.
+    Failed(String),
+    /// A file is over.
+    File(FileLine),
+    /// How it goes.
+    Progress(ProgressLine),
+    /// It is over.
+    End {
+        /// What was done.
+        summary: Box<super::report::Summary>,
+        /// Why it ended before its time: the exit code and the text.
+        error: Option<(u8, String)>,
+    },
+}
+
+/// A file that is over.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FileLine {
+    /// Relative to the target.
+    pub path: Bytes,
+    /// Bytes.
+    pub size: u64,
+    /// In hexadecimal digits.
+    pub digest: Option<String>,
+    /// `moved`, `same` or `kept`.
+    pub outcome: String,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ProgressLine {
+    pub files: u64,
+    pub bytes: u64,
+    pub moved: u64,
+    pub total_files: Option<u64>,
+    pub total_bytes: Option<u64>,
+    pub rtt_ms: f64,
+    pub retransmitted: f64,
+    pub path: String,
+    pub limit: String,
+    pub current: String,
+}

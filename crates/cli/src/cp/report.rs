@@ -1,0 +1,167 @@
+//! What a copy came to, and the receipt of it.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{show_rate, show_size};
+
+/// What one side has done, as it tells the other or its user.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    pub files: u64,
+    pub directories: u64,
+    pub symlinks: u64,
+    /// Bytes of all files, moved or not.
+    pub bytes: u64,
+    /// Files that were moved, or would be.
+    pub moved_files: u64,
+    /// Bytes of them, without what an earlier transfer had moved.
+    pub moved_bytes: u64,
+    /// Bytes that an earlier transfer had moved.
+    pub resumed_bytes: u64,
+    /// Files that were there, or were to stay.
+    pub same_files: u64,
+    /// Special files that were left out.
+    pub skipped: u64,
+    /// Entries of the target that were deleted, or would be.
+    pub deleted: u64,
+    /// Entries that could not be moved, and the first of them with the reasons.
+    pub failed: u64,
+    pub failures: Vec<String>,
+}
+
+/// What is printed at the end, and with `--json` alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `true`: everything was moved, verified and is on the medium.
+    pub ok: bool,
+    /// Why not, if it ended before its time.
+    pub error: Option<String>,
+    pub dry_run: bool,
+    #[serde(flatten)]
+    pub summary: Summary,
+    pub verified: bool,
+    pub encrypted: bool,
+    pub seconds: f64,
+    /// From the first connection on.
+    pub transfer_seconds: f64,
+    pub bits_per_second: f64,
+    /// With a dry run: how long it would take, at what the path seems to carry.
+    pub estimate_seconds: Option<f64>,
+    pub transport: Option<String>,
+    pub rtt_ms: f64,
+    pub packets_sent: u64,
+    pub retransmitted: u64,
+    /// What held it up most of the time.
+    pub limited_by: String,
+    /// Share of their time that the lanes of each side spent in each stage.
+    pub source_stages: Stages,
+    pub sink_stages: Stages,
+}
+
+/// Shares of time, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Stages {
+    pub idle: f64,
+    pub read: f64,
+    pub hash: f64,
+    pub seal: f64,
+    pub send: f64,
+    pub receive: f64,
+    pub write: f64,
+    pub limit: f64,
+}
+
+impl Stages {
+    /// Of times spent.
+    pub fn of(times: &[u64; farhaul_mover::transfer::stages::STAGES]) -> Self {
+        let [idle, read, hash, seal, send, receive, write, limit] =
+            farhaul_mover::transfer::limit::shares(times);
+        Stages { idle, read, hash, seal, send, receive, write, limit }
+    }
+
+    /// The stages that count, for people.
+    fn show(&self) -> String {
+        let all = [
+            ("waiting for work", self.idle),
+            ("reading", self.read),
+            ("hashing", self.hash),
+            ("sealing", self.seal),
+            ("waiting for the network", self.send),
+            ("receiving", self.receive),
+            ("writing", self.write),
+            ("held back by --rate", self.limit),
+        ];
+        let some = all.iter().filter(|(_, share)| *share >= 0.01);
+        let text: Vec<String> =
+            some.map(|(name, share)| format!("{name} {:.0}%", share * 100.0)).collect();
+        text.join(", ")
+    }
+}
+
+impl Report {
+    /// For people.
+    pub fn show(&self, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+        let s = &self.summary;
+        if self.dry_run {
+            writeln!(
+                out,
+                "would copy {} files ({}), {} files are there; {} directories, {} links",
+                s.moved_files,
+                show_size(s.moved_bytes),
+                s.same_files,
+                s.directories,
+                s.symlinks
+            )?;
+            if s.deleted > 0 {
+                writeln!(out, "would delete {} entries", s.deleted)?;
+            }
+            if let Some(seconds) = self.estimate_seconds {
+                writeln!(out, "it would take about {seconds:.0} s")?;
+            }
+            return Ok(());
+        }
+        write!(
+            out,
+            "copied {} files, {} directories, {} links, {} in {:.1} s ({})",
+            s.moved_files,
+            s.directories,
+            s.symlinks,
+            show_size(s.moved_bytes),
+            self.seconds,
+            show_rate(self.bits_per_second)
+        )?;
+        if s.resumed_bytes > 0 {
+            write!(out, "; {} were there from before", show_size(s.resumed_bytes))?;
+        }
+        if s.same_files > 0 {
+            write!(out, "; {} files were the same", s.same_files)?;
+        }
+        if s.deleted > 0 {
+            write!(out, "; {} deleted", s.deleted)?;
+        }
+        if s.failed > 0 {
+            write!(out, "; {} failed", s.failed)?;
+        }
+        match (self.ok || s.failed > 0, self.verified) {
+            (true, true) => writeln!(out, "; verified and on disk")?,
+            (true, false) => writeln!(out, "; on disk, not verified")?,
+            (false, _) => writeln!(out, "; not complete")?,
+        }
+        if verbose {
+            writeln!(out, "limited by: {}", self.limited_by)?;
+            writeln!(out, "sender:   {}", self.source_stages.show())?;
+            writeln!(out, "receiver: {}", self.sink_stages.show())?;
+            if let Some(transport) = &self.transport {
+                let share = self.retransmitted as f64 * 100.0 / self.packets_sent.max(1) as f64;
+                writeln!(
+                    out,
+                    "{transport}, rtt {:.1} ms, retransmitted {share:.2}%",
+                    self.rtt_ms
+                )?;
+            }
+        }
+        Ok(())
+    }
+}

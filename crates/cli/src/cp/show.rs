@@ -1,0 +1,265 @@
+//! How a copy goes, for people and for programs.
+
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use farhaul_mover::transfer::{Event, Outcome};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::job::{Bytes, FileLine, ProgressLine};
+use super::receipt::ReceiptWriter;
+use super::side::Going;
+use crate::output;
+use crate::units::{show_rate, show_size, show_time};
+
+/// Where nobody watches a bar move, a line each so often.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Intervals of `--json-stream`.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is to be shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Nothing but failures.
+    pub quiet: bool,
+    /// Every file.
+    pub verbose: bool,
+    /// A bar, or lines.
+    pub progress: bool,
+    /// An event a line on standard output.
+    pub json_stream: bool,
+}
+
+/// Shows events as they come, from several threads, and progress.
+pub struct Show {
+    wanted: Wanted,
+    bar: Option<ProgressBar>,
+    receipt: Option<Mutex<ReceiptWriter>>,
+    began: Instant,
+    last: Mutex<Last>,
+}
+
+struct Last {
+    at: Instant,
+    moved: u64,
+    rate: f64,
+    line: Instant,
+}
+
+/// A line of `--json-stream`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Line<'a> {
+    Start { sources: &'a [String], target: &'a str },
+    Interval { seconds: f64, bits_per_second: f64, #[serde(flatten)] progress: &'a ProgressLine },
+    File { path: String, size: u64, digest: Option<&'a str>, outcome: &'a str },
+    Failed { text: &'a str },
+    Deleted { path: String },
+    Note { text: &'a str },
+    End { #[serde(flatten)] report: &'a super::report::Report },
+}
+
+impl Show {
+    /// With a receipt, if one is wanted.
+    pub fn new(wanted: Wanted, receipt: Option<ReceiptWriter>) -> Self {
+        let bar = (wanted.progress && !wanted.quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::no_length();
+            if let Ok(style) = ProgressStyle::with_template("{msg}\n{wide_bar} {percent}%") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        let now = Instant::now();
+        let last = Mutex::new(Last { at: now, moved: 0, rate: 0.0, line: now });
+        Show { wanted, bar, receipt: receipt.map(Mutex::new), began: now, last }
+    }
+
+    /// Says a line to a person.
+    pub fn note(&self, text: &str) {
+        if self.wanted.json_stream {
+            self.line(&Line::Note { text });
+        }
+        self.say(&format!("farhaul: {text}"));
+    }
+
+    /// Prints a line of `--json-stream`.
+    pub fn line(&self, line: &Line<'_>) {
+        if self.wanted.json_stream {
+            // A reader that has gone has seen enough.
+            let _ = output::emit_line(line);
+        }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    /// Something has failed, and the copy goes on.
+    pub fn failed(&self, text: &str) {
+        self.line(&Line::Failed { text });
+        self.say(&format!("farhaul: {text}"));
+    }
+
+    /// A file is over.
+    pub fn file(&self, file: &FileLine) {
+        let path = file.path.path();
+        if let Some(receipt) = &self.receipt {
+            receipt.lock().unwrap_or_else(PoisonError::into_inner).file(file);
+        }
+        if self.wanted.json_stream {
+            let path = path.to_string_lossy().into_owned();
+            let digest = file.digest.as_deref();
+            self.line(&Line::File { path, size: file.size, digest, outcome: &file.outcome });
+        }
+        if self.wanted.verbose && file.outcome == "moved" {
+            self.say(&path.to_string_lossy());
+        }
+    }
+
+    /// Takes an event of a side in this process.
+    pub fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::File { path, size, digest, outcome } => {
+                self.file(&file_line(path, *size, digest.as_ref(), *outcome));
+            }
+            Event::Failed { failure, .. } => self.failed(&failure.to_string()),
+            Event::Skipped { path, what } => {
+                self.note(&format!("left out {}: {what}", path.display()));
+            }
+            Event::Deleted { path } => {
+                self.line(&Line::Deleted { path: path.to_string_lossy().into_owned() });
+                if self.wanted.verbose {
+                    self.say(&format!("deleted {}", path.display()));
+                }
+            }
+            Event::Note(text) => self.note(text),
+            _ => {}
+        }
+    }
+
+    /// Shows how it goes.
+    pub fn progress(&self, line: &ProgressLine) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = last.at.elapsed();
+        if passed >= INTERVAL {
+            let bits = line.moved.saturating_sub(last.moved) as f64 * 8.0;
+            last.rate = bits / passed.as_secs_f64();
+            last.at = Instant::now();
+            last.moved = line.moved;
+            let seconds = self.began.elapsed().as_secs_f64();
+            self.line(&Line::Interval { seconds, bits_per_second: last.rate, progress: line });
+        }
+        let text = || text(line, last.rate);
+        match &self.bar {
+            Some(bar) => {
+                bar.set_length(line.total_bytes.unwrap_or(line.bytes).max(1));
+                bar.set_position(line.bytes);
+                bar.set_message(text());
+            }
+            None if self.wanted.progress && !self.wanted.quiet => {
+                if last.line.elapsed() >= LINE_EVERY {
+                    eprintln!("{}", text());
+                    last.line = Instant::now();
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Takes the bar away; the receipt, to be ended.
+    pub fn finish(self) -> Option<ReceiptWriter> {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        self.receipt.map(|receipt| receipt.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Bytes, rate, time left, limit, RTT, retransmissions.
+fn text(line: &ProgressLine, rate: f64) -> String {
+    let mut text = show_size(line.bytes);
+    if let Some(total) = line.total_bytes {
+        text += &format!(" of {}", show_size(total));
+        let left = total.saturating_sub(line.bytes) as f64 * 8.0;
+        if rate > 0.0
+            && let Ok(eta) = Duration::try_from_secs_f64(left / rate)
+        {
+            text += &format!(", {} left", show_time(eta));
+        }
+    }
+    text += &format!(", {}", show_rate(rate));
+    if !line.limit.is_empty() {
+        text += &format!(", limited by {}", line.limit);
+    }
+    if line.rtt_ms > 0.0 {
+        let again = line.retransmitted * 100.0;
+        text += &format!(", rtt {:.1} ms, retransmitted {again:.2}%", line.rtt_ms);
+    }
+    text + &format!("  {}", line.current)
+}
+
+/// A file that is over, for another host or a receipt.
+pub fn file_line(
+    path: &std::path::Path,
+    size: u64,
+    digest: Option<&[u8; 32]>,
+    outcome: Outcome,
+) -> FileLine {
+    let outcome = match outcome {
+        Outcome::Moved { .. } => "moved",
+        Outcome::Same => "same",
+        Outcome::Kept => "kept",
+    };
+    let digest = digest.map(|digest| blake3::Hash::from_bytes(*digest).to_hex().to_string());
+    FileLine { path: Bytes::from(path), size, digest, outcome: outcome.into() }
+}
+
+/// How a side goes, for another host or a display.
+pub fn progress_line(going: &Going) -> ProgressLine {
+    let progress = &going.progress;
+    let limit = going.lately.limit();
+    let limit = match limit {
+        farhaul_mover::transfer::limit::Limit::Unknown => String::new(),
+        limit => limit.to_string(),
+    };
+    ProgressLine {
+        files: progress.files,
+        bytes: progress.bytes,
+        moved: progress.moved,
+        total_files: progress.totals.map(|(files, _)| files),
+        total_bytes: progress.totals.map(|(_, bytes)| bytes),
+        rtt_ms: going.rtt.as_secs_f64() * 1e3,
+        retransmitted: going.retransmitted as f64 / going.packets_sent.max(1) as f64,
+        path: going.path.clone().unwrap_or_default(),
+        limit,
+        current: farhaul_mover::printable_path(&progress.current),
+    }
+}
+
+/// Hands progress on, some times a second.
+pub struct Told<F> {
+    tell: F,
+    wanted: bool,
+    at: Instant,
+}
+
+impl<F: Fn(ProgressLine)> Told<F> {
+    /// Only if it is `wanted`.
+    pub fn new(tell: F, wanted: bool) -> Self {
+        Told { tell, wanted, at: Instant::now() }
+    }
+
+    /// Takes a look.
+    pub fn look(&mut self, going: &Going) {
+        if self.wanted && self.at.elapsed() >= INTERVAL / 2 {
+            (self.tell)(progress_line(going));
+            self.at = Instant::now();
+        }
+    }
+}
+

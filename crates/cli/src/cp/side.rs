@@ -1,0 +1,331 @@
+//! One side of a copy at work, in this process.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use farhaul_mover::Cancel;
+use farhaul_mover::transfer::adapt::Lanes;
+use farhaul_mover::transfer::limit::Evidence;
+use farhaul_mover::transfer::message::Pulse;
+use farhaul_mover::transfer::pace::Pace;
+use farhaul_mover::transfer::processors::Processors;
+use farhaul_mover::transfer::session::{Links, Session};
+use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
+use farhaul_mover::transfer::source::filter::Filter;
+use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
+use farhaul_mover::transfer::stages::STAGES;
+use farhaul_mover::transfer::{Observer, Progress, TransferError};
+
+use super::job::{Job, SinkJob, SourceJob, Terms};
+use super::report::Summary;
+
+/// Between two looks at how it goes.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How a running side is doing.
+#[derive(Clone, Debug, Default)]
+pub struct Going {
+    /// What is done.
+    pub progress: Progress,
+    /// What it is limited by, lately.
+    pub lately: Evidence,
+    /// And since the beginning.
+    pub overall: Evidence,
+    /// Of the lanes' connections: the largest RTT, all packets, the sum of the capacities.
+    pub rtt: Duration,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// What the path carries, bits/s.
+    pub capacity: f64,
+    /// The transport.
+    pub path: Option<String>,
+    /// Since when there has been a connection.
+    pub connected: Option<Instant>,
+}
+
+/// What became of it.
+pub struct Finished {
+    /// What was done.
+    pub summary: Summary,
+    /// How it went.
+    pub going: Going,
+    /// Whether it ended well: entries that failed do not count.
+    pub result: Result<(), TransferError>,
+}
+
+/// What a side needs beside its job.
+pub struct Surroundings<'a> {
+    /// Which transfer.
+    pub session: [u8; 16],
+    /// Ends it.
+    pub cancel: Cancel,
+    /// Set by somebody who knows that connections are worth another try.
+    pub reconnect: Arc<AtomicBool>,
+    /// Is told of events.
+    pub observe: Observer<'a>,
+    /// Is told how it goes, some times a second.
+    pub show: &'a mut dyn FnMut(&Going),
+}
+
+/// Does a job over these connections.
+pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>) -> Finished {
+    let session = Session::default();
+    match job {
+        Job::Source(job) => match source(job, terms, &session, around.observe) {
+            Ok(source) => {
+                let announce = || source.announce_everything();
+                let progress = || source.progress();
+                let (result, going) =
+                    drive(&source, &session, terms, links, around, true, &announce, &progress);
+                Finished { summary: of_source(&source), going, result }
+            }
+            Err(error) => refused(error),
+        },
+        Job::Sink(job) => match sink(job, terms, &session, around.observe) {
+            Ok(sink) => {
+                let progress = || sink.progress();
+                let (result, going) =
+                    drive(&sink, &session, terms, links, around, false, &|| {}, &progress);
+                Finished { summary: of_sink(&sink), going, result }
+            }
+            Err(error) => refused(error),
+        },
+    }
+}
+
+fn refused(error: TransferError) -> Finished {
+    Finished { summary: Summary::default(), going: Going::default(), result: Err(error) }
+}
+
+/// Finds out whether a job can be begun at all, so that the other side is not bothered with one that
+/// cannot.
+pub fn check(job: &Job, terms: &Terms) -> Result<(), TransferError> {
+    let session = Session::default();
+    match job {
+        Job::Source(job) if job.stream => Ok(()),
+        Job::Source(job) => source(job, terms, &session, &|_| {}).map(drop),
+        Job::Sink(_) => Ok(()),
+    }
+}
+
+fn source<'a>(
+    job: &SourceJob,
+    terms: &Terms,
+    session: &'a Session,
+    observe: Observer<'a>,
+) -> Result<Source<'a>, TransferError> {
+    let mut filter = Filter::default();
+    for (pattern, include) in &job.rules {
+        filter.add(pattern, *include).map_err(|error| {
+            TransferError::Unreachable(io::Error::new(io::ErrorKind::InvalidInput, error))
+        })?;
+    }
+    let options = SourceOptions {
+        filter,
+        verify: terms.verify,
+        dry_run: terms.dry_run,
+        owner: terms.preserve.owner,
+        xattrs: terms.preserve.xattrs,
+        hard_links: terms.preserve.hard_links,
+        count: job.count,
+        pace: terms.rate.map(|rate| Arc::new(Pace::new(rate))),
+    };
+    let what = match job.stream {
+        true => Sources::Stream { name: b"stdin".to_vec(), stream: Box::new(io::stdin()) },
+        false => Sources::Paths(job.paths.iter().map(|path| path.path_at_home()).collect()),
+    };
+    Source::new(what, options, session, observe)
+}
+
+fn sink<'a>(
+    job: &SinkJob,
+    terms: &Terms,
+    session: &'a Session,
+    observe: Observer<'a>,
+) -> Result<Sink<'a>, TransferError> {
+    let target = match job.stream {
+        true => SinkTarget::Standard(Box::new(io::stdout())),
+        false => {
+            SinkTarget::Path { path: job.path.path_at_home(), directory: job.directory }
+        }
+    };
+    let options = SinkOptions {
+        existing: job.existing.into(),
+        delete: job.delete,
+        dry_run: terms.dry_run,
+        verify: terms.verify,
+        preserve: terms.preserve.into(),
+        keep_set_id: job.keep_set_id,
+        want_digests: job.want_digests,
+        ..SinkOptions::new(target)
+    };
+    let say = Box::new(|message| session.channel.say(&message));
+    Sink::new(options, say, Arc::clone(&session.stages), observe)
+}
+
+/// Runs a role beside what announces and what shows.
+#[allow(clippy::too_many_arguments, reason = "what the two roles have in common, said once")]
+fn drive(
+    role: &(dyn farhaul_mover::transfer::Role + Sync),
+    session: &Session,
+    terms: &Terms,
+    links: Links<'_>,
+    around: Surroundings<'_>,
+    source: bool,
+    announce: &(dyn Fn() + Sync),
+    progress: &(dyn Fn() -> Progress + Sync),
+) -> (Result<(), TransferError>, Going) {
+    let Surroundings { session: id, cancel, reconnect, observe, show } = around;
+    let options = &terms.session(id, cancel);
+    let over = AtomicBool::new(false);
+    let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let mut lanes = Lanes::new(terms.lanes, processors);
+    let mut watch = Watch::new(session, source, progress);
+    let watcher = thread::current();
+    let result = thread::scope(|threads| {
+        threads.spawn(announce);
+        let over = &over;
+        let runner = threads.spawn(move || {
+            // However it ends, the watcher is to see it.
+            struct Set<'a>(&'a AtomicBool, thread::Thread);
+            impl Drop for Set<'_> {
+                fn drop(&mut self) {
+                    self.0.store(true, Ordering::Release);
+                    self.1.unpark();
+                }
+            }
+            let _set = Set(over, watcher);
+            session.run(role, links, options, observe)
+        });
+        while !over.load(Ordering::Acquire) {
+            thread::park_timeout(LOOK);
+            if reconnect.swap(false, Ordering::Relaxed) {
+                session.reconnect();
+            }
+            if watch.look_is_full() && source && !terms.fixed_lanes {
+                let passed = watch.passed;
+                let rate = (watch.going.progress.moved - watch.moved) as f64 / passed.as_secs_f64();
+                if let Some(wanted) = lanes.next(passed, rate, watch.going.lately.limit()) {
+                    session.want_lanes(wanted);
+                }
+                watch.moved = watch.going.progress.moved;
+            }
+            show(&watch.going);
+        }
+        match runner.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    });
+    watch.look_is_full();
+    (result, watch.going)
+}
+
+/// Looks at a running session again and again.
+struct Watch<'a> {
+    session: &'a Session,
+    source: bool,
+    progress: &'a (dyn Fn() -> Progress + Sync),
+    going: Going,
+    /// The times of both sides at the last full look.
+    before: ([u64; STAGES], Pulse),
+    at: Instant,
+    /// How long the last window was, and what had been moved before it.
+    passed: Duration,
+    moved: u64,
+    processors: Processors,
+}
+
+/// What a transfer is limited by is judged over so long.
+const WINDOW: Duration = Duration::from_secs(2);
+
+impl<'a> Watch<'a> {
+    fn new(
+        session: &'a Session,
+        source: bool,
+        progress: &'a (dyn Fn() -> Progress + Sync),
+    ) -> Self {
+        let going = Going::default();
+        let before = ([0; STAGES], Pulse::default());
+        let (at, processors) = (Instant::now(), Processors::new());
+        let passed = Duration::ZERO;
+        Watch { session, source, progress, going, before, at, passed, moved: 0, processors }
+    }
+
+    /// Whether this was the look at the end of a window.
+    fn look_is_full(&mut self) -> bool {
+        let going = &mut self.going;
+        going.progress = (self.progress)();
+        let facts = self.session.facts();
+        if let Some(path) = self.session.path() {
+            going.path = Some(path);
+            going.connected.get_or_insert_with(Instant::now);
+        }
+        if !facts.is_empty() {
+            going.rtt = facts.iter().map(|facts| facts.rtt).max().unwrap_or_default();
+            going.capacity = facts.iter().map(|facts| facts.capacity).fold(0.0, f64::max);
+            // Of connections that are over nothing is known any more.
+            let sent = facts.iter().map(|facts| facts.packets_sent).sum();
+            let again = facts.iter().map(|facts| facts.retransmitted).sum();
+            going.packets_sent = going.packets_sent.max(sent);
+            going.retransmitted = going.retransmitted.max(again);
+        }
+        let (here, there) = (self.session.stages.read(), self.session.peer());
+        let busy = (going.lately.source_busy, going.lately.sink_busy);
+        going.overall = self.evidence(here, there.stages, busy);
+        self.passed = self.at.elapsed();
+        let full = self.passed >= WINDOW;
+        if full {
+            let since = |now: [u64; STAGES], then: [u64; STAGES]| {
+                std::array::from_fn(|stage| now[stage].saturating_sub(then[stage]))
+            };
+            let ours = self.processors.busy();
+            let theirs = f64::from(there.busy) / 1000.0;
+            let busy = if self.source { (ours, theirs) } else { (theirs, ours) };
+            let lately = self.evidence(
+                since(here, self.before.0),
+                since(there.stages, self.before.1.stages),
+                busy,
+            );
+            self.going.lately = lately.with_links(&facts);
+            self.before = (here, there);
+            self.at = Instant::now();
+        }
+        full
+    }
+
+    fn evidence(
+        &self,
+        here: [u64; STAGES],
+        there: [u64; STAGES],
+        (source_busy, sink_busy): (f64, f64),
+    ) -> Evidence {
+        let (source, sink) = if self.source { (here, there) } else { (there, here) };
+        let Evidence { loss, blocked_by_peer, .. } = self.going.lately;
+        Evidence { source, sink, source_busy, sink_busy, loss, blocked_by_peer }
+    }
+}
+
+fn of_source(source: &Source<'_>) -> Summary {
+    let report = source.report();
+    Summary {
+        files: report.tally.files,
+        directories: report.tally.directories,
+        symlinks: report.tally.symlinks,
+        bytes: report.tally.bytes,
+        moved_files: report.moved_files,
+        moved_bytes: report.moved_bytes,
+        resumed_bytes: report.resumed_bytes,
+        same_files: report.same_files,
+        skipped: report.skipped,
+        deleted: report.deleted,
+        failed: report.failures.count,
+        failures: report.failures.first.iter().map(ToString::to_string).collect(),
+    }
+}

@@ -1,0 +1,18 @@
+//! Keys: the user's own, those that may connect to this host, those of known servers.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `identity.rs` | the user's own key in its file |
+//! | `allow_list.rs` | keys that may connect, by name |
+//! | `known_servers.rs` | which key a server had when it was met |
+//! | `store.rs` | files of lines that are changed whole |
+//! | `command.rs` | `farhaul key` |
+
+pub mod allow_list;
+mod command;
+pub mod identity;
+#[allow(dead_code, reason = "for connections to a server")]
+pub mod known_servers;
+mod store;
+
+pub use command::{KeyCommand, run};

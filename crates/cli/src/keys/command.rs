@@ -1,0 +1,193 @@
+//! `farhaul key`: the user's own key, and whose may connect.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use farhaul_secure::PublicKey;
+use serde::Serialize;
+
+use super::{allow_list, identity};
+use crate::exit::Usage;
+use crate::output;
+use crate::places::Surroundings;
+use crate::serve::Limits;
+
+/// Keys: your own, and those that may connect to farhaul serve.
+#[derive(Subcommand, Debug)]
+pub enum KeyCommand {
+    New(NewArgs),
+    Show(ShowArgs),
+    Allow(AllowArgs),
+    List(ListArgs),
+    Revoke(RevokeArgs),
+}
+
+/// Make a key of your own, and print its public half.
+#[derive(Args, Debug)]
+pub struct NewArgs {
+    /// The file to write, for you alone [default: identity among farhaul's files]
+    #[arg(long, value_name = "FILE")]
+    into: Option<PathBuf>,
+    /// Replace a key that is there
+    #[arg(long)]
+    force: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print the public half of your key, for others to allow.
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// The file with the key [default: identity among farhaul's files]
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Allow a key to connect to farhaul serve.
+#[derive(Args, Debug)]
+pub struct AllowArgs {
+    /// The public key, ed25519: and 64 hexadecimal digits, as farhaul key show prints it
+    #[arg(value_name = "KEY")]
+    key: PublicKey,
+    /// Whose it is
+    #[arg(long, value_name = "NAME")]
+    name: String,
+    /// What is granted: rate=RATE, connections=COUNT, bytes-per-day=SIZE, bytes=SIZE
+    #[arg(long = "limit", value_name = "KEY=VALUE")]
+    limits: Vec<String>,
+    /// The list to add to [default: allowed_keys among farhaul's files]
+    #[arg(long, value_name = "FILE")]
+    into: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// List the keys that may connect.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// The list [default: allowed_keys among farhaul's files]
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Allow a key no longer.
+#[derive(Args, Debug)]
+pub struct RevokeArgs {
+    /// The key, or its name
+    #[arg(value_name = "KEY|NAME")]
+    whose: String,
+    /// The list to take it out of [default: allowed_keys among farhaul's files]
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `farhaul key`.
+pub fn run(command: &KeyCommand) -> Result<()> {
+    match command {
+        KeyCommand::New(args) => {
+            let file = or_usual(&args.into, identity::FILE)?;
+            let made = identity::create(&file, args.force)?;
+            print(args.json, made.public_key(), file)
+        }
+        KeyCommand::Show(args) => {
+            let file = or_usual(&args.identity, identity::FILE)?;
+            let key = identity::load(&file)?.public_key();
+            print(args.json, key, file)
+        }
+        KeyCommand::Allow(args) => allow(args),
+        KeyCommand::List(args) => list(args),
+        KeyCommand::Revoke(args) => {
+            let file = or_usual(&args.from, allow_list::FILE)?;
+            let gone = allow_list::revoke(&file, &args.whose)?;
+            done(
+                args.json,
+                Done { done: "revoked", public_key: gone.key.to_string(), name: gone.name },
+            )
+        }
+    }
+}
+
+fn or_usual(given: &Option<PathBuf>, name: &str) -> Result<PathBuf, Usage> {
+    match given {
+        Some(file) => Ok(file.clone()),
+        None => Surroundings::of_process().file(name),
+    }
+}
+
+#[derive(Serialize)]
+struct Own {
+    public_key: String,
+    file: PathBuf,
+}
+
+fn print(json: bool, key: PublicKey, file: PathBuf) -> Result<()> {
+    let own = Own { public_key: key.to_string(), file };
+    output::emit(json, &own, |own, out| writeln!(out, "{}", own.public_key))
+}
+
+fn allow(args: &AllowArgs) -> Result<()> {
+    let file = or_usual(&args.into, allow_list::FILE)?;
+    let mut limits = Limits::default();
+    for word in &args.limits {
+        limits.set(word).map_err(|why| Usage(format!("--limit {word}: {why}")))?;
+    }
+    let new = allow_list::allow(&file, args.key, &args.name, &limits)?;
+    let what = if new { "allowed" } else { "unchanged" };
+    let (name, public_key) = (args.name.clone(), args.key.to_string());
+    done(args.json, Done { done: what, name, public_key })
+}
+
+/// What was done to a list.
+#[derive(Serialize)]
+struct Done {
+    /// `allowed`, `unchanged` or `revoked`.
+    done: &'static str,
+    name: String,
+    public_key: String,
+}
+
+fn done(json: bool, done: Done) -> Result<()> {
+    output::emit(json, &done, |Done { done, name, public_key }, out| {
+        let note = if *done == "unchanged" { ", was allowed already:" } else { "" };
+        writeln!(out, "{done}{note} {name} ({public_key})")
+    })
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    public_key: String,
+    limits: Limits,
+    line: usize,
+}
+
+fn list(args: &ListArgs) -> Result<()> {
+    let file = or_usual(&args.from, allow_list::FILE)?;
+    let keys: Vec<Listed> = allow_list::load(&file)?
+        .into_iter()
+        .map(|allowed| Listed {
+            name: allowed.name,
+            public_key: allowed.key.to_string(),
+            limits: allowed.limits,
+            line: allowed.line,
+        })
+        .collect();
+    output::emit(args.json, &keys, |keys, out| {
+        keys.iter().try_for_each(|Listed { name, public_key, limits, .. }| {
+            let limits: String = limits.words().iter().map(|word| format!("  {word}")).collect();
+            writeln!(out, "{public_key}  {name}{limits}")
+        })
+    })
+}

@@ -1,0 +1,534 @@
+//! The configuration of `farhaul serve`: one TOML file.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use farhaul_base::names::suggestion;
+use farhaul_secure::PublicKey;
+
+use super::Limits;
+use super::limits;
+use super::log::Format;
+use crate::exit::Usage;
+use crate::keys::allow_list;
+use crate::tables::{self, Problems, Section};
+
+/// Where a server listens if its file does not say.
+pub const DEFAULT_PORT: u16 = 7300;
+/// More sessions than this a server does not take, whatever its file says.
+const MOST_SESSIONS: u32 = 65_536;
+
+/// What a server is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServeConfig {
+    /// Where it listens, UDP and TCP.
+    pub listen: Vec<SocketAddr>,
+    /// The file with its key.
+    pub identity: PathBuf,
+    /// Whom it knows, by name.
+    pub clients: BTreeMap<String, Client>,
+    /// What it has for them, by name.
+    pub exports: BTreeMap<String, Export>,
+    /// Where it tells how it does, without asking who wants to know: a loopback address.
+    pub metrics: Option<SocketAddr>,
+    /// How it writes its log.
+    pub log: Format,
+    /// Sessions at a time, at least 1.
+    pub max_sessions: u32,
+    /// Whether data may travel unencrypted if the client asks for that.
+    pub plain: bool,
+}
+
+/// A client that may connect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Client {
+    /// How it is known.
+    pub key: PublicKey,
+    /// What is granted to it.
+    pub limits: Limits,
+}
+
+/// A directory that clients may read or write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Export {
+    /// An absolute path.
+    pub path: PathBuf,
+    /// What may be done there.
+    pub access: Access,
+    /// By whom.
+    pub clients: Admitted,
+}
+
+/// What may be done in an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Fetch files.
+    Read,
+    /// Leave files.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+impl Access {
+    const NAMES: [(&'static str, Access); 3] =
+        [("read", Access::Read), ("write", Access::Write), ("read-write", Access::ReadWrite)];
+
+    /// Whether files may be fetched.
+    pub fn reads(self) -> bool {
+        self != Access::Write
+    }
+
+    /// Whether files may be left.
+    pub fn writes(self) -> bool {
+        self != Access::Read
+    }
+}
+
+/// Who may use an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// Every client that the server knows.
+    All,
+    /// Those with these names.
+    Named(Vec<String>),
+}
+
+impl ServeConfig {
+    /// Reads the file at `path`, and the list of keys that it names; looks whether the exports are
+    /// directories.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with its line.
+    pub fn load(path: &Path) -> Result<ServeConfig, Usage> {
+        let text = tables::read(path)?
+            .ok_or_else(|| Usage(format!("there is no file {}", path.display())))?;
+        let config = Self::parse(path, &text, |list| {
+            if !list.exists() {
+                return Err(Usage(format!("there is no file {}", list.display())));
+            }
+            allow_list::load(list)
+        })?;
+        for (name, export) in &config.exports {
+            if !export.path.is_dir() {
+                let (path, export) = (path.display(), export.path.display());
+                let message = format!("{path}: [export.{name}]: {export} is not a directory");
+                return Err(Usage(message));
+            }
+        }
+        Ok(config)
+    }
+
+    /// Reads `text`, which stands in the file at `path`. Relative paths in it are meant from there.
+    /// `allowed` reads the list of keys that it may name.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with its line.
+    pub fn parse(
+        path: &Path,
+        text: &str,
+        allowed: impl FnOnce(&Path) -> Result<Vec<allow_list::Allowed>, Usage>,
+    ) -> Result<ServeConfig, Usage> {
+        let table = tables::parse(path, text)?;
+        let problems = Problems::new(path, text);
+        let top = Section::new(&problems, "", &table, 0..0);
+        let base = path.parent().unwrap_or(Path::new(""));
+        let listen = top.get("listen", addresses);
+        let identity = top.required("identity", |text| file(base, text));
+        let general = top.table("limits").map_or(Limits::default(), |section| {
+            let limits = read_limits(&section);
+            section.finish();
+            limits
+        });
+        let listed = top.get("allowed-keys", |text| {
+            let file = file(base, text)?;
+            allowed(&file).map_err(|error| error.0)
+        });
+        let clients = read_clients(&problems, &top, listed.unwrap_or_default(), &general);
+        let exports = read_exports(&problems, &top, &clients);
+        let config = ServeConfig {
+            listen: listen.unwrap_or(vec![(Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into()]),
+            identity: identity.unwrap_or_default(),
+            clients,
+            exports,
+            metrics: top.get("metrics", loopback),
+            log: top.get("log", |text| one_of(text, &Format::NAMES)).unwrap_or(Format::Text),
+            max_sessions: top.get("max-sessions", sessions).unwrap_or(64),
+            plain: top.get("plain", crate::config::value::SWITCH.parse).unwrap_or(false),
+        };
+        top.finish();
+        problems.finish()?;
+        Ok(config)
+    }
+
+    /// The client with `key`.
+    pub fn client_of(&self, key: &PublicKey) -> Option<(&str, &Client)> {
+        let mut clients = self.clients.iter();
+        clients.find(|(_, client)| client.key == *key).map(|(name, client)| (name.as_str(), client))
+    }
+
+    /// The export `name` if `client` may use it. Whether there is one that it may not use, it is not
+    /// told.
+    pub fn export_for(&self, client: &str, name: &str) -> Option<&Export> {
+        self.exports.get(name).filter(|export| match &export.clients {
+            Admitted::All => true,
+            Admitted::Named(names) => names.iter().any(|name| name == client),
+        })
+    }
+}
+
+/// The configuration in force, which can be read again while sessions run.
+#[derive(Debug)]
+pub struct Live {
+    path: PathBuf,
+    current: RwLock<Arc<ServeConfig>>,
+}
+
+impl Live {
+    /// That of the file at `path`.
+    ///
+    /// # Errors
+    /// As [`ServeConfig::load`].
+    pub fn load(path: &Path) -> Result<Live, Usage> {
+        let current = RwLock::new(Arc::new(ServeConfig::load(path)?));
+        Ok(Live { path: path.to_owned(), current })
+    }
+
+    /// What is in force now; who holds it keeps it as it is.
+    pub fn current(&self) -> Arc<ServeConfig> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the file again and puts what it says in force, all at once. Returns the keys whose new
+    /// values need a restart; what they say stays as it was.
+    ///
+    /// # Errors
+    /// The file is wrong: then everything stays as it was.
+    pub fn reload(&self) -> Result<Vec<&'static str>, Usage> {
+        let mut new = ServeConfig::load(&self.path)?;
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = Vec::new();
+        let mut keep = |name, changed: bool| {
+            if changed {
+                waiting.push(name);
+            }
+        };
+        keep("listen", new.listen != current.listen);
+        keep("identity", new.identity != current.identity);
+        keep("metrics", new.metrics != current.metrics);
+        keep("log", new.log != current.log);
+        new.listen.clone_from(&current.listen);
+        new.identity.clone_from(&current.identity);
+        new.metrics = current.metrics;
+        new.log = current.log;
+        *current = Arc::new(new);
+        Ok(waiting)
+    }
+}
+
+fn read_limits(section: &Section<'_>) -> Limits {
+    Limits {
+        rate: section.get("rate", crate::units::rate),
+        connections: section.get("connections", limits::count),
+        bytes_per_day: section.get("bytes-per-day", crate::units::size),
+        bytes: section.get("bytes", crate::units::size),
+    }
+}
+
+/// The clients of the list and those of the file; a section without a key is about one of the list.
+fn read_clients(
+    problems: &Problems<'_>,
+    top: &Section<'_>,
+    listed: Vec<allow_list::Allowed>,
+    general: &Limits,
+) -> BTreeMap<String, Client> {
+    let mut clients: BTreeMap<String, Client> = listed
+        .into_iter()
+        .map(|allowed| (allowed.name, Client { key: allowed.key, limits: allowed.limits }))
+        .collect();
+    for (name, span, table) in top.tables("client") {
+        let section = Section::new(problems, format!("[client.{name}]"), table, span.clone());
+        let wrong = |message: String| problems.add(&span, message);
+        if let Err(why) = allow_list::check_name(&name) {
+            wrong(why);
+        }
+        let given = section.raw("key").is_some();
+        let key = section.get("key", str::parse::<PublicKey>);
+        let limits = read_limits(&section);
+        section.finish();
+        match (key, clients.get_mut(&name)) {
+            (Some(_), Some(_)) => {
+                wrong(format!("'{name}' has its key in the list of allowed keys already"));
+            }
+            (Some(key), None) => {
+                if let Some((other, _)) = clients.iter().find(|(_, client)| client.key == key) {
+                    wrong(format!("'{name}' has the same key as '{other}'"));
+                }
+                clients.insert(name, Client { key, limits });
+            }
+            (None, Some(client)) => client.limits = limits.or(&client.limits),
+            (None, None) if given => {}
+            (None, None) => {
+                wrong(format!("[client.{name}] needs 'key': the list of allowed keys has none"));
+            }
+        }
+    }
+    for client in clients.values_mut() {
+        client.limits = client.limits.or(general);
+    }
+    clients
+}
+
+fn read_exports(
+    problems: &Problems<'_>,
+    top: &Section<'_>,
+    clients: &BTreeMap<String, Client>,
+) -> BTreeMap<String, Export> {
+    let mut exports = BTreeMap::new();
+    for (name, span, table) in top.tables("export") {
+        let called = format!("[export.{name}]");
+        let section = Section::new(problems, called, table, span.clone());
+        if let Err(why) = check_export(&name) {
+            problems.add(&span, why);
+        }
+        let path = section.required("path", absolute);
+        let access = section.required("access", |text| one_of(text, &Access::NAMES));
+        let admitted = section.required("clients", |text| admitted(text, clients));
+        section.finish();
+        if let (Some(path), Some(access), Some(clients)) = (path, access, admitted) {
+            exports.insert(name, Export { path, access, clients });
+        }
+    }
+    let none: Range<usize> = 0..0;
+    if top.tables("export").is_empty() {
+        problems.add(&none, "there is nothing to serve: write a section [export.NAME]");
+    }
+    exports
+}
+
+/// Names of exports are the first part of the paths that clients write.
+fn check_export(name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let good = (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with('.');
+    if good {
+        return Ok(());
+    }
+    Err(format!("'{name}' is no name of an export: it is of letters, digits and -_., at most 64"))
+}
+
+fn admitted(text: &str, clients: &BTreeMap<String, Client>) -> Result<Admitted, String> {
+    if text == "*" {
+        return Ok(Admitted::All);
+    }
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    match names.iter().find(|name| !clients.contains_key(*name)) {
+        None => Ok(Admitted::Named(names)),
+        Some(name) if name.is_empty() => Err("name clients, or write \"*\" for all".into()),
+        Some(name) if clients.is_empty() => {
+            Err(format!("there is no client '{name}', nor another"))
+        }
+        Some(name) => {
+            let hint = suggestion(name, clients.keys().map(String::as_str));
+            Err(format!("there is no client '{name}'; {hint}"))
+        }
+    }
+}
+
+fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+    text.split(',').map(|text| address(text.trim())).collect()
+}
+
+/// No names of hosts: what they mean changes.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let full = text.strip_prefix(':').map_or(text.to_owned(), |port| format!("[::]:{port}"));
+    let parsed = full.parse().ok().filter(|address: &SocketAddr| address.port() != 0);
+    parsed.ok_or_else(|| format!("'{text}' is not an address with a port, as [::]:{DEFAULT_PORT}"))
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address = address(text)?;
+    if address.ip().is_loopback() {
+        return Ok(address);
+    }
+    Err("it is told to whoever asks, so it must be a loopback address, as 127.0.0.1:9300; \
+         let a proxy that knows its clients pass it on"
+        .into())
+}
+
+fn sessions(text: &str) -> Result<u32, String> {
+    let count = limits::count(text)?;
+    if count <= MOST_SESSIONS { Ok(count) } else { Err(format!("at most {MOST_SESSIONS}")) }
+}
+
+fn file(base: &Path, text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("write a path".to_owned()) } else { Ok(base.join(text)) }
+}
+
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let plain = path.is_absolute() && !path.components().any(|part| part.as_os_str() == "..");
+    if plain { Ok(path) } else { Err("write an absolute path without ..".into()) }
+}
+
+fn one_of<T: Copy>(text: &str, known: &[(&'static str, T)]) -> Result<T, String> {
+    let found = known.iter().find(|(name, _)| *name == text);
+    let names = known.iter().map(|(name, _)| *name);
+    found.map(|(_, value)| *value).ok_or_else(|| suggestion(text, names))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use farhaul_secure::Identity;
+
+    use super::*;
+
+    fn key() -> PublicKey {
+        Identity::generate().expect("a key").public_key()
+    }
+
+    fn none(_: &Path) -> Result<Vec<allow_list::Allowed>, Usage> {
+        Ok(Vec::new())
+    }
+
+    fn parse(text: &str) -> Result<ServeConfig, String> {
+        ServeConfig::parse(Path::new("/etc/farhaul/serve.toml"), text, none).map_err(|e| e.0)
+    }
+
+    #[test]
+    fn the_sample_is_right() {
+        let text = include_str!("../../../../dist/serve.toml");
+        let listed = |list: &Path| {
+            assert_eq!(list, Path::new("/etc/farhaul/allowed_keys"));
+            let limits = Limits::default();
+            Ok(vec![allow_list::Allowed { name: "archive".into(), key: key(), limits, line: 1 }])
+        };
+        let config = ServeConfig::parse(Path::new("serve.toml"), text, listed).expect("the sample");
+        assert_eq!(config.listen, ["[::]:7300".parse().expect("an address")]);
+        assert!(config.metrics.is_some_and(|address| address.ip().is_loopback()));
+        assert!(!config.clients.is_empty() && !config.exports.is_empty() && !config.plain);
+        let kinds: Vec<_> = config.exports.values().map(|export| export.access).collect();
+        assert!(kinds.contains(&Access::Read) && kinds.contains(&Access::ReadWrite), "{kinds:?}");
+    }
+
+    #[test]
+    fn little_is_needed() {
+        let config = parse(
+            "identity = \"identity\"\n\
+             [export.data]\npath = \"/srv/data\"\naccess = \"read\"\nclients = \"*\"\n",
+        )
+        .expect("a configuration");
+        assert_eq!(config.identity, Path::new("/etc/farhaul/identity"));
+        assert_eq!(config.listen, ["[::]:7300".parse().expect("an address")]);
+        assert_eq!((config.metrics, config.log, config.plain), (None, Format::Text, false));
+        assert_eq!(config.max_sessions, 64);
+        assert!(config.export_for("anybody", "data").is_some());
+    }
+
+    #[test]
+    fn clients_come_from_the_list_and_the_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let list = dir.path().join("allowed_keys");
+        let (a, b) = (key(), key());
+        let limits = Limits { connections: Some(9), ..Limits::default() };
+        allow_list::allow(&list, a, "alice", &limits).expect("written");
+        fs::create_dir(dir.path().join("data")).expect("a directory");
+        let path = dir.path().join("serve.toml");
+        let text = format!(
+            "identity = \"identity\"\nallowed-keys = \"allowed_keys\"\nmax-sessions = 3\n\
+             listen = [\"127.0.0.1:1\", \":2\"]\nmetrics = \"[::1]:9300\"\nlog = \"json\"\n\
+             [limits]\nrate = \"1G\"\nbytes = \"1TB\"\n\
+             [client.alice]\nrate = \"2G\"\n\
+             [client.bob]\nkey = \"{b}\"\n\
+             [export.in]\npath = {:?}\naccess = \"write\"\nclients = [\"alice\"]\n",
+            dir.path().join("data")
+        );
+        fs::write(&path, &text).expect("a file");
+        let live = Live::load(&path).expect("a configuration");
+        let config = live.current();
+        let (name, alice) = config.client_of(&a).expect("alice");
+        let of_alice = Limits {
+            rate: Some(2_000_000_000),
+            connections: Some(9),
+            bytes_per_day: None,
+            bytes: Some(1_000_000_000_000),
+        };
+        assert_eq!((name, alice.limits), ("alice", of_alice));
+        assert_eq!(config.client_of(&b).expect("bob").1.limits.rate, Some(1_000_000_000));
+        assert_eq!(config.client_of(&key()), None);
+        assert_eq!(config.listen[1], "[::]:2".parse().expect("an address"));
+        let export = config.export_for("alice", "in").expect("it is hers");
+        assert!(export.access.writes() && !export.access.reads());
+        assert_eq!(config.export_for("bob", "in"), None);
+        assert_eq!(config.export_for("alice", "out"), None);
+
+        // Only what can change does.
+        let changed = text.replace("max-sessions = 3", "max-sessions = 4").replace("json", "text");
+        fs::write(&path, changed.replace("127.0.0.1:1", "127.0.0.1:9")).expect("a file");
+        assert_eq!(live.reload().expect("it is right"), ["listen", "log"]);
+        let new = live.current();
+        assert_eq!((new.max_sessions, &new.listen, new.log), (4, &config.listen, Format::Json));
+        assert_eq!(config.max_sessions, 3, "who holds the old one keeps it");
+        fs::write(&path, "identity = 1\n").expect("a file");
+        assert!(live.reload().is_err());
+        assert_eq!(live.current(), new);
+        fs::write(&path, text.replace("[export.in]", "[export.in]\npat = 1")).expect("a file");
+        assert!(live.reload().is_err_and(|told| told.0.contains("did you mean 'path'?")));
+        fs::remove_dir(dir.path().join("data")).expect("a directory");
+        fs::write(&path, &text).expect("a file");
+        assert!(live.reload().is_err_and(|told| told.0.contains("is not a directory")));
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told() {
+        let a = key();
+        let told = parse(&format!(
+            "listen = \"host:1\"\n\
+             metrics = \"0.0.0.0:9300\"\n\
+             log = \"jsn\"\n\
+             max-sessions = 0\n\
+             plan = true\n\
+             [client.alice]\nkey = \"{a}\"\nrte = 1\n\
+             [client.bob]\n\
+             [client.carol]\nkey = \"{a}\"\n\
+             [client.\"d/e\"]\nkey = \"ed25519:\"\n\
+             [export.\"a/b\"]\npath = \"relative\"\naccess = \"raed\"\nclients = [\"alic\"]\n\
+             [export.x]\n"
+        ))
+        .expect_err("much is wrong");
+        for part in [
+            "serve.toml:1: the file needs 'identity'",
+            ":1: listen = \"host:1\": ",
+            ":2: metrics = \"0.0.0.0:9300\": it is told to whoever asks",
+            ":3: log = \"jsn\": did you mean 'json'?",
+            ":4: max-sessions = \"0\": write a number from 1 on",
+            ":5: the file has no key 'plan'; did you mean 'plain'?",
+            ":8: [client.alice] has no key 'rte'; did you mean 'rate'?",
+            ":9: [client.bob] needs 'key'",
+            ":10: 'carol' has the same key as 'alice'",
+            ":12: 'd/e' is no name",
+            ":13: key = \"ed25519:\": a public key is written as",
+            ":14: 'a/b' is no name of an export",
+            ":15: path = \"relative\": write an absolute path",
+            ":16: access = \"raed\": did you mean 'read'?",
+            ":17: clients = \"alic\": there is no client 'alic'; did you mean 'alice'?",
+            ":18: [export.x] needs 'path'",
+            ":18: [export.x] needs 'access'",
+            ":18: [export.x] needs 'clients'",
+        ] {
+            assert!(told.contains(part), "{part} is not in\n{told}");
+        }
+        assert_eq!(told.lines().count(), 18, "{told}");
+        let told = parse("identity = \"i\"\n").expect_err("nothing to serve");
+        assert!(told.contains("[export.NAME]"), "{told}");
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("serve.toml");
+        fs::write(&path, "identity = \"i\"\nallowed-keys = \"none\"\n").expect("a file");
+        let told = ServeConfig::load(&path).expect_err("no list").0;
+        assert!(told.contains(":2: allowed-keys = \"none\": there is no file "), "{told}");
+    }
+}

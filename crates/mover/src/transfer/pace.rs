@@ -1,0 +1,80 @@
+//! A limit on the rate of all lanes together.
+
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Written at once below a limit, bytes: short enough that low rates are even.
+const STEP: usize = 64 << 10;
+/// What may be sent at once after a pause, as time at the rate.
+const BURST: Duration = Duration::from_millis(50);
+
+/// Gives out when how much may be sent.
+#[derive(Debug)]
+pub struct Pace {
+    bytes_per_second: f64,
+    /// When what has been given out is used up.
+    until: Mutex<Instant>,
+}
+
+impl Pace {
+    /// At most so many bits a second.
+    pub fn new(bits_per_second: u64) -> Self {
+        let bytes_per_second = (bits_per_second as f64 / 8.0).max(1.0);
+        Pace { bytes_per_second, until: Mutex::new(Instant::now()) }
+    }
+
+    /// How long to wait before so many bytes, asked for at `now`, may be sent.
+    fn take(&self, bytes: usize, now: Instant) -> Duration {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let start = (*until).max(earliest);
+        *until = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
+        start.saturating_duration_since(now)
+    }
+
+    /// Writes all of `bytes`, in steps; returns how long it was held back.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn write(&self, out: &mut dyn Write, bytes: &[u8]) -> io::Result<Duration> {
+        let mut held = Duration::ZERO;
+        for step in bytes.chunks(STEP) {
+            let wait = self.take(step.len(), Instant::now());
+            if !wait.is_zero() {
+                // What waits in a buffer has had its turn.
+                out.flush()?;
+                std::thread::sleep(wait);
+                held += wait;
+            }
+            out.write_all(step)?;
+        }
+        Ok(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_kept_over_any_time_and_bursts_are_short() {
+        let pace = Pace::new(8_000_000); // a megabyte a second
+        let start = Instant::now() + Duration::from_secs(1);
+        let mut now = start;
+        let mut sent = 0;
+        for _ in 0..1000 {
+            now += pace.take(10_000, now);
+            sent += 10_000;
+        }
+        let ideal = Duration::from_secs_f64(f64::from(sent) / 1e6);
+        let took = now - start;
+        assert!(took <= ideal && ideal - took < BURST + Duration::from_millis(11), "{took:?}");
+        // After a pause a short burst, not all that was missed.
+        now += Duration::from_secs(60);
+        assert_eq!(pace.take(50_000, now), Duration::ZERO);
+        assert_eq!(pace.take(1, now), Duration::ZERO);
+        assert!(pace.take(1, now) > Duration::ZERO);
+    }
+}

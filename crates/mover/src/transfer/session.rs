@@ -1,0 +1,585 @@
+//! One transfer at work: its control channel, its lanes, and what happens when connections go.
+//!
+//! One side dials, the other is given connections. When the control channel's connection breaks, all
+//! lanes are given up with it; the dialer begins again until [`Options::outage`] is over. What was
+//! said on the channel is said again, what was on lanes and not confirmed is sent again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Scope, scope};
+use std::time::{Duration, Instant};
+
+use super::channel::Channel;
+use super::error::TransferError;
+use super::event::{Event, Observer};
+use super::link::{Join, Joined, Link, LinkFacts, LinkHandle, Purpose, get, put};
+use super::message::{Message, PROTOCOL, Pulse};
+use super::processors::Processors;
+use super::role::{Flow, Lane, LaneEnd, Role};
+use super::stages::{STAGES, Stages};
+use crate::frame::AbortReason;
+use crate::report::Cancel;
+
+/// The most lanes of a transfer.
+pub const MAX_LANES: u32 = 32;
+/// Between two looks at whether there is anything to do.
+const TICK: Duration = Duration::from_millis(50);
+/// Between two pulses.
+const PULSE: Duration = Duration::from_secs(1);
+/// How long the peer may take to hear the last word.
+const LAST_WORD: Duration = Duration::from_secs(3);
+/// A control channel without any sign of life for so long is broken, whatever the transport thinks.
+const SILENCE: Duration = Duration::from_secs(15);
+/// Between two attempts to connect: doubled from the first to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// How a transfer is driven.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which transfer.
+    pub session: [u8; 16],
+    /// How long it may be without connection.
+    pub outage: Duration,
+    /// How many lanes to begin with, 1 to [`MAX_LANES`]; the dialer's affair.
+    pub lanes: u32,
+    /// Stops it.
+    pub cancel: Cancel,
+}
+
+/// Where connections come from.
+pub enum Links<'a> {
+    /// This side connects.
+    Dial(&'a dyn Dial),
+    /// The other side does; whoever accepts has read what each is for: [`greet`].
+    Accept(Receiver<(Purpose, Link)>),
+}
+
+/// Makes connections to the other side, as many as asked for.
+pub trait Dial: Sync {
+    /// Connects and secures, in a bounded time. Called by several threads.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no connection; [`io::ErrorKind::PermissionDenied`] if trying again is no use.
+    fn dial(&self) -> io::Result<Link>;
+}
+
+/// What a running transfer tells of itself.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// What is said to the peer.
+    pub channel: Channel,
+    /// Where this side's lanes spend their time.
+    pub stages: Arc<Stages>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    over: Option<Result<(), TransferError>>,
+    /// The connection of the control channel.
+    control: Option<Handle>,
+    lanes: BTreeMap<u32, Handle>,
+    wanted: u32,
+    next_lane: u32,
+    /// Threads that keep a lane each.
+    keepers: u32,
+    /// Since when there has been no connection.
+    lost: Option<Instant>,
+    ever: bool,
+    last_error: String,
+    peer: Pulse,
+}
+
+#[derive(Clone)]
+struct Handle(Arc<dyn LinkHandle>);
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.describe())
+    }
+}
+
+/// Reads what a connection that was accepted is for.
+///
+/// # Errors
+///
+/// The stream's; [`io::ErrorKind::InvalidData`] for a peer of another version or protocol.
+pub fn greet(link: &mut Link) -> io::Result<Join> {
+    let join: Join = get(&mut *link.reader)?;
+    if join.protocol != PROTOCOL {
+        let text = format!("it speaks version {} of the protocol, not {PROTOCOL}", join.protocol);
+        refuse(link, &text)?;
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(join)
+}
+
+/// Refuses a connection that was accepted.
+///
+/// # Errors
+///
+/// The stream's.
+pub fn refuse(link: &mut Link, why: &str) -> io::Result<()> {
+    put(&mut *link.writer, &Joined::No(why.to_owned()))
+}
+
+impl Session {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the peer has told of itself since the beginning.
+    pub fn peer(&self) -> Pulse {
+        self.lock().peer
+    }
+
+    /// The transport and peer of the control channel, for people.
+    pub fn path(&self) -> Option<String> {
+        self.lock().control.as_ref().map(|handle| handle.0.describe())
+    }
+
+    /// What the lanes' connections know.
+    pub fn facts(&self) -> Vec<LinkFacts> {
+        self.lock().lanes.values().map(|handle| handle.0.facts()).collect()
+    }
+
+    /// How many lanes there are, and how many there are to be.
+    pub fn lanes(&self) -> (u32, u32) {
+        let state = self.lock();
+        (state.lanes.len() as u32, state.wanted)
+    }
+
+    /// So many lanes from now on.
+    pub fn want_lanes(&self, wanted: u32) {
+        self.lock().wanted = wanted.clamp(1, MAX_LANES);
+        self.channel.say(&Message::Lanes { wanted });
+        self.changed.notify_all();
+    }
+
+    /// Gives all connections up: new ones are made. For a change of transport.
+    pub fn reconnect(&self) {
+        let state = self.lock();
+        state.control.iter().chain(state.lanes.values()).for_each(|handle| handle.0.abort());
+    }
+
+    /// Ends the transfer; the first reason counts.
+    pub fn end(&self, result: Result<(), TransferError>) {
+        let mut state = self.lock();
+        if state.over.is_none() {
+            state.over = Some(result);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn is_over(&self) -> bool {
+        self.lock().over.is_some()
+    }
+
+    /// Drives `role` until the transfer is over.
+    ///
+    /// # Errors
+    ///
+    /// Whatever ended it before everything was moved.
+    pub fn run(
+        &self,
+        role: &dyn Role,
+        links: Links<'_>,
+        options: &Options,
+        observe: Observer<'_>,
+    ) -> Result<(), TransferError> {
+        {
+            let mut state = self.lock();
+            state.wanted = options.lanes.clamp(1, MAX_LANES);
+            state.lost = Some(Instant::now());
+        }
+        let driver = Driver { session: self, role, options, observe };
+        scope(|threads| match links {
+            Links::Dial(dial) => {
+                threads.spawn(|| driver.keep_control(threads, dial));
+                driver.supervise(Some(&|| driver.keep_lanes(threads, dial)), |pause| {
+                    driver.pause(pause);
+                })
+            }
+            Links::Accept(links) => driver.supervise(None, |pause| {
+                match links.recv_timeout(pause) {
+                    Ok((purpose, link)) => driver.accept(threads, purpose, link),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    // Nobody will bring another; what is there may go on.
+                    Err(RecvTimeoutError::Disconnected) => driver.pause(pause),
+                }
+            }),
+        });
+        let over = self.lock().over.take();
+        over.unwrap_or(Err(TransferError::Interrupted))
+    }
+}
+
+struct Driver<'a> {
+    session: &'a Session,
+    role: &'a dyn Role,
+    options: &'a Options,
+    observe: Observer<'a>,
+}
+
+impl<'a> Driver<'a> {
+    /// The main thread: looks after everything until the transfer is over, then ends all threads.
+    fn supervise(&self, keep: Option<&dyn Fn()>, mut wait: impl FnMut(Duration)) {
+        let session = self.session;
+        let mut pulse = Beat::new(&session.stages);
+        while !session.is_over() {
+            wait(TICK);
+            if self.options.cancel.is_cancelled() {
+                session.end(Err(TransferError::Interrupted));
+            }
+            self.look_for_silence();
+            if session.channel.is_overfull() {
+                session.end(Err(TransferError::Violation("it does not read".into())));
+            }
+            if let Some(pulse) = pulse.due(session) {
+                session.channel.say(&Message::Pulse(pulse));
+            }
+            if let Some(keep) = keep {
+                keep();
+            }
+        }
+        self.last_word();
+        self.role.stop();
+        session.reconnect(); // which nobody does any more
+        session.changed.notify_all();
+    }
+
+    /// Tells the peer why the transfer is over, unless it has said so itself.
+    fn last_word(&self) {
+        let session = self.session;
+        let (abort, connected) = {
+            let state = session.lock();
+            let abort = match &state.over {
+                Some(Err(TransferError::Remote { .. } | TransferError::Lost { .. })) => None,
+                Some(Err(error)) => Some((error.reason(), error.to_string())),
+                _ => None,
+            };
+            (abort, state.control.is_some())
+        };
+        if let Some((reason, text)) = abort {
+            session.channel.say(&Message::Abort { reason, text });
+        }
+        if connected {
+            session.channel.wait_confirmed(LAST_WORD);
+        }
+    }
+
+    fn look_for_silence(&self) {
+        let session = self.session;
+        let state = session.lock();
+        if let Some(since) = state.lost
+            && since.elapsed() > self.options.outage
+        {
+            let why = match state.last_error.as_str() {
+                "" => "nobody connected".to_owned(),
+                error => error.to_owned(),
+            };
+            drop(state);
+            session.end(Err(TransferError::Lost { after: self.options.outage, why }));
+        } else if session.channel.heard().is_some_and(|at| at.elapsed() > SILENCE) {
+            state.control.iter().for_each(|handle| handle.0.abort());
+        }
+    }
+
+    fn pause(&self, time: Duration) {
+        let state = self.session.lock();
+        if state.over.is_none() {
+            drop(self.session.changed.wait_timeout(state, time));
+        }
+    }
+
+    /// Dials the control channel, again whenever it breaks.
+    fn keep_control<'s>(&'s self, threads: &'s Scope<'s, '_>, dial: &dyn Dial)
+    where
+        'a: 's,
+    {
+        let mut pause = RETRY.0;
+        while !self.session.is_over() {
+            let dialed = dial.dial().and_then(|link| {
+                let received = self.session.channel.received();
+                self.join(link, Purpose::Control { received })
+            });
+            match dialed {
+                Ok((link, received)) => {
+                    pause = RETRY.0;
+                    self.control(threads, link, received);
+                }
+                Err(error) => self.failed(&error),
+            }
+            if !self.session.is_over() {
+                self.pause(pause);
+                pause = (pause * 2).min(RETRY.1);
+            }
+        }
+    }
+
+    /// An attempt to connect has failed.
+    fn failed(&self, error: &io::Error) {
+        let mut state = self.session.lock();
+        state.last_error = error.to_string();
+        let ever = state.ever;
+        drop(state);
+        let fatal = error.kind() == io::ErrorKind::PermissionDenied;
+        if fatal || !ever {
+            let error = io::Error::new(error.kind(), error.to_string());
+            self.session.end(Err(TransferError::Unreachable(error)));
+        }
+    }
+
+    /// As many threads as lanes are wanted, each of which keeps one.
+    fn keep_lanes<'s>(&'s self, threads: &'s Scope<'s, '_>, dial: &'s dyn Dial)
+    where
+        'a: 's,
+    {
+        let mut state = self.session.lock();
+        while state.control.is_some() && state.keepers < state.wanted && state.over.is_none() {
+            state.keepers += 1;
+            threads.spawn(|| {
+                self.keep_lane(dial);
+                self.session.lock().keepers -= 1;
+            });
+        }
+    }
+
+    fn keep_lane(&self, dial: &dyn Dial) {
+        let mut pause = RETRY.0;
+        loop {
+            let number = {
+                let mut state = self.session.lock();
+                let surplus = state.keepers > state.wanted;
+                if state.over.is_some() || state.control.is_none() || surplus {
+                    return;
+                }
+                state.next_lane += 1;
+                state.next_lane
+            };
+            let dialed = dial.dial().and_then(|link| self.join(link, Purpose::Lane { number }));
+            match dialed {
+                Ok((link, _)) => {
+                    pause = RETRY.0;
+                    if self.lane(number, link) {
+                        return;
+                    }
+                }
+                Err(error) => self.session.lock().last_error = error.to_string(),
+            }
+            self.pause(pause);
+            pause = (pause * 2).min(RETRY.1);
+        }
+    }
+
+    /// Says what a new connection is for.
+    fn join(&self, mut link: Link, purpose: Purpose) -> io::Result<(Link, u64)> {
+        let join = Join { protocol: PROTOCOL, session: self.options.session, purpose };
+        put(&mut *link.writer, &join)?;
+        match get(&mut *link.reader)? {
+            Joined::Yes { received } => Ok((link, received)),
+            Joined::No(why) => {
+                let why = crate::report::printable(why.as_bytes());
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("refused: {why}")))
+            }
+        }
+    }
+
+    /// Takes a connection that the peer has made.
+    fn accept<'s>(&'s self, threads: &'s Scope<'s, '_>, purpose: Purpose, mut link: Link)
+    where
+        'a: 's,
+    {
+        let received = self.session.channel.received();
+        // In a thread of its own: a peer that does not read holds up nobody else.
+        threads.spawn(move || {
+            if put(&mut *link.writer, &Joined::Yes { received }).is_err() {
+                return;
+            }
+            match purpose {
+                Purpose::Control { received } => self.control(threads, link, received),
+                Purpose::Lane { number } => {
+                    self.lane(number, link);
+                }
+            }
+        });
+    }
+
+    /// Serves a connection of the control channel until it breaks.
+    fn control<'s>(&'s self, threads: &'s Scope<'s, '_>, link: Link, received: u64)
+    where
+        'a: 's,
+    {
+        let session = self.session;
+        let generation = match session.channel.attach(received) {
+            Ok(generation) => generation,
+            Err(error) => return session.end(Err(error)),
+        };
+        let Link { mut reader, mut writer, handle } = link;
+        let handle = Handle(handle);
+        {
+            let mut state = session.lock();
+            if let Some(old) = state.control.replace(handle.clone()) {
+                old.0.abort();
+            }
+            if let Some(since) = state.lost.take()
+                && state.ever
+            {
+                let text = format!(
+                    "connected again by {} after {:.1} s",
+                    handle.0.describe(),
+                    since.elapsed().as_secs_f64()
+                );
+                (self.observe)(Event::Note(&text));
+            }
+            state.ever = true;
+        }
+        session.changed.notify_all();
+        if let Err(error) = self.role.connected(true) {
+            session.end(Err(error));
+        }
+        let both = handle.clone();
+        threads.spawn(move || {
+            let _ = session.channel.write(generation, &mut *writer);
+            // A connection that cannot be written to is not read for long either.
+            both.0.abort();
+        });
+        let read = session.channel.read(generation, &mut *reader, &mut |m| self.message(m));
+        match read {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => session.end(Err(error)),
+            Err(error) => self.lost(generation, &handle, &error),
+        }
+    }
+
+    /// The control channel has broken: its lanes are given up with it.
+    fn lost(&self, generation: u64, handle: &Handle, error: &io::Error) {
+        let session = self.session;
+        session.channel.detach(generation);
+        handle.0.abort();
+        let mut state = session.lock();
+        let present = state.control.as_ref().is_some_and(|now| Arc::ptr_eq(&now.0, &handle.0));
+        if !present || state.over.is_some() {
+            return;
+        }
+        state.control = None;
+        state.lost = Some(Instant::now());
+        state.last_error = error.to_string();
+        state.lanes.values().for_each(|lane| lane.0.abort());
+        drop(state);
+        (self.observe)(Event::Note(&format!("connection lost ({error}); trying again")));
+        if let Err(error) = self.role.connected(false) {
+            session.end(Err(error));
+        }
+        session.changed.notify_all();
+    }
+
+    /// Works a lane until it ends; whether that was meant to be.
+    fn lane(&self, number: u32, link: Link) -> bool {
+        let session = self.session;
+        let Link { mut reader, mut writer, handle } = link;
+        let handle = Handle(handle);
+        {
+            let mut state = session.lock();
+            if state.over.is_some() || state.control.is_none() {
+                return false;
+            }
+            if state.lanes.insert(number, handle.clone()).is_some() {
+                drop(state);
+                session.end(Err(TransferError::Violation("two lanes of one number".into())));
+                return true;
+            }
+        }
+        let keep = || {
+            let state = session.lock();
+            // The youngest go first.
+            let older = state.lanes.range(..number).count() as u32;
+            state.over.is_none() && older < state.wanted
+        };
+        let (reader, writer) = (&mut *reader, &mut *writer);
+        let lane = Lane { number, reader, writer, handle: &*handle.0, keep: &keep };
+        let worked = self.role.lane(lane);
+        session.lock().lanes.remove(&number);
+        match worked {
+            Ok(()) => true,
+            Err(LaneEnd::Broken(error)) => {
+                handle.0.abort();
+                session.lock().last_error = error.to_string();
+                session.is_over()
+            }
+            Err(LaneEnd::Fatal(error)) => {
+                session.end(Err(error));
+                true
+            }
+        }
+    }
+
+    /// Takes a message; false when the transfer is over.
+    fn message(&self, message: Message) -> Result<bool, TransferError> {
+        let session = self.session;
+        match message {
+            Message::Pulse(pulse) => {
+                let mut state = session.lock();
+                for (sum, part) in state.peer.stages.iter_mut().zip(pulse.stages) {
+                    *sum = sum.saturating_add(part);
+                }
+                state.peer.interval = state.peer.interval.saturating_add(pulse.interval);
+                state.peer.lanes = pulse.lanes;
+                state.peer.busy = pulse.busy.min(1000);
+                Ok(true)
+            }
+            Message::Lanes { wanted } => {
+                session.lock().wanted = wanted.clamp(1, MAX_LANES);
+                Ok(true)
+            }
+            Message::Abort { reason, text } => {
+                let reason = match reason {
+                    AbortReason::Agreed => AbortReason::Failed,
+                    reason => reason,
+                };
+                Err(TransferError::Remote { reason, text })
+            }
+            message => match self.role.message(message)? {
+                Flow::Continue => Ok(true),
+                Flow::Over => {
+                    session.end(Ok(()));
+                    Ok(false)
+                }
+            },
+        }
+    }
+}
+
+/// When the next pulse is due, and what it says.
+struct Beat {
+    at: Instant,
+    stages: [u64; STAGES],
+    processors: Processors,
+}
+
+impl Beat {
+    fn new(stages: &Stages) -> Self {
+        let processors = Processors::new();
+        Beat { at: Instant::now(), stages: stages.read(), processors }
+    }
+
+    fn due(&mut self, session: &Session) -> Option<Pulse> {
+        let interval = self.at.elapsed();
+        if interval < PULSE || session.lock().control.is_none() {
+            return None;
+        }
+        let stages = session.stages.read();
+        let spent = std::array::from_fn(|stage| stages[stage] - self.stages[stage]);
+        self.at = Instant::now();
+        self.stages = stages;
+        let (lanes, _) = session.lanes();
+        let interval = interval.as_micros() as u64;
+        let busy = (self.processors.busy() * 1000.0) as u16;
+        Some(Pulse { interval, lanes, stages: spent, busy })
+    }
+}

@@ -1,0 +1,491 @@
+//! What the source knows of files under way: which are wanted, what of them has been sent and not
+//! confirmed, and what is next.
+//!
+//! Pure bookkeeping: it reads no file and knows no connection. Files between announcement and end are
+//! here, and no others, so that memory does not grow with the tree.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::opened::Opened;
+use crate::digest::Digest;
+use crate::frame::Attributes;
+use crate::transfer::block::{MAX_DATA, MAX_PIECES, Piece};
+use crate::transfer::message::{Skip, Verdict};
+use crate::transfer::tree_hash::{CHUNK, ChunkTree};
+
+/// The most files between announcement and end.
+pub(super) const WINDOW: usize = 16_384;
+/// The most small files in a block: so many are read before the first of them leaves.
+const BUNDLE: usize = 256;
+/// How often a file that changes while it is read is begun anew.
+const ATTEMPTS: u8 = 5;
+/// The most large files that are open at a time.
+const OPEN: usize = 256;
+
+/// A file under way.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// Relative to the target.
+    pub(super) path: Arc<Path>,
+    /// Where to open it.
+    pub(super) place: Place,
+    /// As announced.
+    pub(super) seen: Seen,
+    /// How often it was announced anew.
+    pub(super) version: u8,
+    phase: Phase,
+    /// Bytes that an earlier transfer had moved.
+    resumed: u64,
+}
+
+/// Where a file is opened: in which source, and the path in it.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) source: usize,
+    pub(super) path: Arc<Path>,
+}
+
+/// What a file was when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) size: u64,
+    pub(super) sparse: bool,
+    pub(super) attributes: Attributes,
+}
+
+impl Seen {
+    /// Whether it is still the same content, as far as size and time tell.
+    pub(super) fn same_content(&self, other: &Seen) -> bool {
+        self.size == other.size && self.attributes.modified == other.attributes.modified
+    }
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Announced; the verdict is not there yet.
+    Asked,
+    /// Its digest is compared with the sink's.
+    Comparing,
+    /// Wanted, and small enough for one piece.
+    Small,
+    /// Wanted, chunk by chunk.
+    Large(Box<Large>),
+}
+
+#[derive(Debug)]
+struct Large {
+    file: Option<Arc<Opened>>,
+    tree: ChunkTree,
+    /// Ranges of chunks that nobody has taken yet.
+    todo: VecDeque<Range<u64>>,
+    /// Lanes that read chunks of it.
+    reading: u32,
+    /// `FileEnd` has been said, with this digest.
+    ended: Option<Option<Digest>>,
+}
+
+/// What a lane is to do.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Read these small files into a block.
+    Bundle(Vec<Job>),
+    /// Read this chunk.
+    Chunk(Job, Arc<Opened>, u64),
+    /// Open this large file, tell what of it is to be sent: [`Desk::opened`].
+    Open(Job),
+    /// Compare this file's digest.
+    Compare(Job, Digest),
+}
+
+/// A file that a lane works on.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) file: u64,
+    pub(super) place: Place,
+    pub(super) seen: Seen,
+    pub(super) version: u8,
+}
+
+/// A file that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Over {
+    pub(super) path: Arc<Path>,
+    pub(super) size: u64,
+    pub(super) digest: Option<Digest>,
+    pub(super) resumed: u64,
+}
+
+/// What follows from a chunk that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Nothing,
+    /// That was the last: `FileEnd`, once it is sure that the file is what it was.
+    End(Option<Digest>),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    files: BTreeMap<u64, Pending>,
+    compare: VecDeque<(u64, Digest)>,
+    small_next: VecDeque<u64>,
+    /// Chunks to be sent again.
+    again: VecDeque<(u64, u64)>,
+    large_next: VecDeque<u64>,
+    /// Large files that are open.
+    open: usize,
+    blocks: BTreeMap<u64, Sent>,
+    next_block: u64,
+    verify: bool,
+}
+
+#[derive(Debug)]
+struct Sent {
+    lane: u32,
+    /// Entry, version, chunk; none: the whole file, with its digest.
+    pieces: Vec<(u64, u8, Option<u64>, Digest)>,
+}
+
+impl Desk {
+    pub(super) fn new(verify: bool) -> Self {
+        Desk { verify, ..Desk::default() }
+    }
+
+    /// Whether another file may be announced.
+    pub(super) fn has_room(&self) -> bool {
+        self.files.len() < WINDOW
+    }
+
+    /// Whether no file is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// A file has been announced.
+    pub(super) fn announce(&mut self, file: u64, path: PathBuf, place: Place, seen: Seen) {
+        let pending =
+            Pending { path: path.into(), place, seen, version: 0, phase: Phase::Asked, resumed: 0 };
+        self.files.insert(file, pending);
+    }
+
+    /// The file, if it is under way.
+    pub(super) fn get(&self, file: u64) -> Option<&Pending> {
+        self.files.get(&file)
+    }
+
+    /// The sink has said what it wants. `Ok`: a file that is over by that, and why.
+    pub(super) fn verdict(
+        &mut self,
+        file: u64,
+        verdict: Verdict,
+        dry_run: bool,
+    ) -> Result<Option<(Over, Option<Skip>)>, &'static str> {
+        let pending =
+            self.files.get_mut(&file).ok_or("a verdict on a file that is not announced")?;
+        if !matches!(pending.phase, Phase::Asked) {
+            return Err("two verdicts on a file");
+        }
+        match verdict {
+            Verdict::Skip { reason, digest } => {
+                let over = self.remove(file, digest).ok_or("no such file")?;
+                Ok(Some((over, Some(reason))))
+            }
+            Verdict::Compare { digest } => {
+                pending.phase = Phase::Comparing;
+                self.compare.push_back((file, digest));
+                Ok(None)
+            }
+            Verdict::Take { have } => {
+                let Seen { size, sparse, .. } = pending.seen;
+                let mut tree = match self.verify {
+                    true => ChunkTree::new(size, sparse),
+                    false => ChunkTree::unverified(size),
+                };
+                for node in have {
+                    tree.insert_node(node).map_err(|_| "it has chunks that cannot be")?;
+                }
+                pending.resumed = tree.present_bytes();
+                if dry_run {
+                    let over = self.remove(file, None).ok_or("no such file")?;
+                    return Ok(Some((over, None)));
+                }
+                self.take(file, tree);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The file is wanted, but for what is in the tree.
+    fn take(&mut self, file: u64, tree: ChunkTree) {
+        let Some(pending) = self.files.get_mut(&file) else { return };
+        if pending.seen.size <= CHUNK {
+            pending.phase = Phase::Small;
+            self.small_next.push_back(file);
+        } else {
+            pending.phase = Phase::Large(Box::new(Large {
+                file: None,
+                todo: tree.missing().collect(),
+                tree,
+                reading: 0,
+                ended: None,
+            }));
+            self.large_next.push_back(file);
+        }
+    }
+
+    /// The file that was to be compared is not the same: all of it is wanted.
+    pub(super) fn differs(&mut self, file: u64) {
+        let Some(pending) = self.files.get(&file) else { return };
+        let Seen { size, sparse, .. } = pending.seen;
+        let tree =
+            if self.verify { ChunkTree::new(size, sparse) } else { ChunkTree::unverified(size) };
+        self.take(file, tree);
+    }
+
+    /// What a lane should do next, if there is anything.
+    pub(super) fn work(&mut self) -> Option<Work> {
+        while let Some((file, chunk)) = self.again.pop_front() {
+            let Some(pending) = self.files.get_mut(&file) else { continue };
+            let job = pending.job(file);
+            if let Phase::Large(large) = &mut pending.phase
+                && let Some(opened) = &large.file
+            {
+                large.reading += 1;
+                return Some(Work::Chunk(job, Arc::clone(opened), chunk));
+            }
+        }
+        if let Some((file, digest)) = self.compare.pop_front() {
+            return self.files.get(&file).map(|pending| Work::Compare(pending.job(file), digest));
+        }
+        let bundle = self.bundle();
+        if !bundle.is_empty() {
+            return Some(Work::Bundle(bundle));
+        }
+        // The first that has something left for another lane.
+        for at in 0..self.large_next.len() {
+            let file = self.large_next[at];
+            let Some(pending) = self.files.get_mut(&file) else { continue };
+            let job = pending.job(file);
+            let Phase::Large(large) = &mut pending.phase else { continue };
+            let Some(opened) = large.file.clone() else {
+                if large.reading == 0 && self.open < OPEN {
+                    large.reading = 1;
+                    self.open += 1;
+                    return Some(Work::Open(job));
+                }
+                continue;
+            };
+            if let Some(range) = large.todo.front_mut() {
+                let chunk = range.start;
+                range.start += 1;
+                if range.is_empty() {
+                    large.todo.pop_front();
+                }
+                large.reading += 1;
+                return Some(Work::Chunk(job, opened, chunk));
+            }
+        }
+        None
+    }
+
+    /// Small files for one block.
+    fn bundle(&mut self) -> Vec<Job> {
+        let (mut jobs, mut bytes) = (Vec::new(), 0);
+        while let Some(file) = self.small_next.front().copied()
+            && jobs.len() < BUNDLE.min(MAX_PIECES)
+        {
+            let Some(pending) = self.files.get(&file) else {
+                self.small_next.pop_front();
+                continue;
+            };
+            if !matches!(pending.phase, Phase::Small) {
+                self.small_next.pop_front();
+                continue;
+            }
+            let size = pending.seen.size as usize;
+            if bytes + size > MAX_DATA {
+                break;
+            }
+            bytes += size;
+            jobs.push(pending.job(file));
+            self.small_next.pop_front();
+        }
+        jobs
+    }
+
+    /// A large file has been opened. `data`: its chunks that are not all hole, in order. Returns the
+    /// ranges that the sink is to be told of as zeros.
+    pub(super) fn opened(
+        &mut self,
+        job: &Job,
+        opened: Arc<Opened>,
+        data: &[Range<u64>],
+    ) -> Vec<Range<u64>> {
+        let Some((seen, large)) = self.large(job) else { return Vec::new() };
+        large.file = Some(opened);
+        large.reading = 0;
+        let mut zeros = Vec::new();
+        if seen.sparse {
+            let mut todo = VecDeque::new();
+            let mut at = 0;
+            let end = large.tree.chunks();
+            for data in data.iter().cloned().chain(std::iter::once(end..end)) {
+                zeros.extend(large.tree.missing_in(at..data.start));
+                todo.extend(large.tree.missing_in(data.clone()));
+                at = data.end;
+            }
+            for range in &zeros {
+                // Within the file and missing, so there is no reason to refuse it.
+                let _ = large.tree.insert_zeros(range.start, range.end - range.start);
+            }
+            large.todo = todo;
+        }
+        zeros
+    }
+
+    /// The large file of a job, unless it is over or another version by now.
+    fn large(&mut self, job: &Job) -> Option<(Seen, &mut Large)> {
+        let pending = self.files.get_mut(&job.file).filter(|p| p.version == job.version)?;
+        match &mut pending.phase {
+            Phase::Large(large) => Some((pending.seen, large)),
+            _ => None,
+        }
+    }
+
+    /// A chunk has been read, with this chaining value.
+    pub(super) fn read(&mut self, job: &Job, chunk: u64, cv: Digest) {
+        if let Some((_, large)) = self.large(job) {
+            large.reading = large.reading.saturating_sub(1);
+            large.tree.insert(chunk, cv);
+        }
+    }
+
+    /// Whether the file has been read to its end: then its end is to be told, once.
+    pub(super) fn next(&mut self, job: &Job) -> Next {
+        let Some((_, large)) = self.large(job) else { return Next::Nothing };
+        let read = large.reading == 0 && large.todo.is_empty() && large.file.is_some();
+        if !read || large.ended.is_some() || !large.tree.is_complete() {
+            return Next::Nothing;
+        }
+        let digest = large.tree.root();
+        large.ended = Some(digest);
+        let file = job.file;
+        self.large_next.retain(|large| *large != file);
+        Next::End(digest)
+    }
+
+    /// A block with these pieces leaves over a lane; its number is that of [`Desk::number`].
+    pub(super) fn sent(&mut self, number: u64, lane: u32, pieces: &[Piece]) {
+        let pieces = pieces
+            .iter()
+            .map(|piece| {
+                let chunk = (!piece.whole).then_some(piece.offset / CHUNK);
+                (piece.entry, piece.version, chunk, piece.hash)
+            })
+            .collect();
+        self.blocks.insert(number, Sent { lane, pieces });
+    }
+
+    /// A number for a block.
+    pub(super) fn number(&mut self) -> u64 {
+        self.next_block += 1;
+        self.next_block
+    }
+
+    /// The sink has dealt with a block: the small files in it are over.
+    pub(super) fn stored(&mut self, number: u64) -> Vec<Over> {
+        let Some(sent) = self.blocks.remove(&number) else { return Vec::new() };
+        let mut over = Vec::new();
+        for (file, version, chunk, digest) in sent.pieces {
+            let Some(pending) = self.files.get(&file) else { continue };
+            if chunk.is_none() && pending.version == version {
+                let digest = self.verify.then_some(digest);
+                over.extend(self.remove(file, digest));
+            }
+        }
+        over
+    }
+
+    /// A lane has broken: what it carried and was not confirmed is sent again.
+    pub(super) fn lane_broke(&mut self, lane: u32) {
+        let lost: Vec<u64> =
+            self.blocks.iter().filter(|(_, sent)| sent.lane == lane).map(|(n, _)| *n).collect();
+        for number in lost {
+            let Some(sent) = self.blocks.remove(&number) else { continue };
+            for (file, version, chunk, _) in sent.pieces {
+                let Some(pending) = self.files.get(&file) else { continue };
+                if pending.version != version {
+                    continue;
+                }
+                match chunk {
+                    Some(chunk) => self.again.push_back((file, chunk)),
+                    None => self.small_next.push_front(file),
+                }
+            }
+        }
+    }
+
+    /// The sink wants a chunk again.
+    pub(super) fn damaged(&mut self, file: u64, chunk: u64) {
+        match self.files.get(&file).map(|pending| &pending.phase) {
+            Some(Phase::Small) => self.small_next.push_front(file),
+            Some(Phase::Large(large)) if chunk < large.tree.chunks() => {
+                self.again.push_back((file, chunk));
+            }
+            _ => {}
+        }
+    }
+
+    /// The file is not any more what was announced. `Some`: it is announced anew, with this version;
+    /// `None`: another lane has seen it before, or it has been over.
+    pub(super) fn changed(&mut self, job: &Job, now: Seen) -> Option<Result<Arc<Path>, Over>> {
+        let pending = self.files.get_mut(&job.file).filter(|p| p.version == job.version)?;
+        if pending.version + 1 >= ATTEMPTS {
+            return self.remove(job.file, None).map(Err);
+        }
+        pending.version += 1;
+        pending.seen = now;
+        pending.resumed = 0;
+        let phase = std::mem::replace(&mut pending.phase, Phase::Asked);
+        let file = job.file;
+        self.close(file, &phase);
+        self.again.retain(|(again, _)| *again != file);
+        self.files.get(&file).map(|pending| Ok(Arc::clone(&pending.path)))
+    }
+
+    /// The file is over.
+    pub(super) fn remove(&mut self, file: u64, digest: Option<Digest>) -> Option<Over> {
+        let pending = self.files.remove(&file)?;
+        let digest = match &pending.phase {
+            Phase::Large(large) => large.ended.flatten(),
+            _ => digest,
+        };
+        self.close(file, &pending.phase);
+        let Pending { path, seen, resumed, .. } = pending;
+        Some(Over { path, size: seen.size, digest, resumed })
+    }
+}
+
+impl Desk {
+    /// A file is not read any more.
+    fn close(&mut self, file: u64, phase: &Phase) {
+        if let Phase::Large(large) = phase {
+            self.large_next.retain(|large| *large != file);
+            // One that is being opened counts as open.
+            if large.file.is_some() || large.reading > 0 {
+                self.open = self.open.saturating_sub(1);
+            }
+        }
+    }
+}
+
+impl Pending {
+    fn job(&self, file: u64) -> Job {
+        Job { file, place: self.place.clone(), seen: self.seen, version: self.version }
+    }
+}
+
+#[cfg(test)]
+mod tests;

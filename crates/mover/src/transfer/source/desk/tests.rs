@@ -1,0 +1,204 @@
+//! Files under way, as lanes and the sink see them.
+
+use super::*;
+use crate::frame::Timestamp;
+use crate::transfer::tree_hash::Node;
+
+fn seen(size: u64) -> Seen {
+    Seen { size, sparse: false, attributes: Attributes::default() }
+}
+
+fn desk(sizes: &[u64]) -> Desk {
+    let mut desk = Desk::new(true);
+    for (file, size) in sizes.iter().enumerate() {
+        let path = PathBuf::from(format!("f{file}"));
+        let place = Place { source: 0, path: path.as_path().into() };
+        desk.announce(file as u64, path, place, seen(*size));
+    }
+    desk
+}
+
+fn take_all(desk: &mut Desk, file: u64) {
+    let verdict = Verdict::Take { have: Vec::new() };
+    assert_eq!(desk.verdict(file, verdict, false), Ok(None));
+}
+
+fn opened() -> Arc<Opened> {
+    Arc::new(Opened::of(tempfile::tempfile().unwrap()))
+}
+
+fn piece(job: &Job, chunk: Option<u64>) -> Piece {
+    let offset = chunk.unwrap_or(0) * CHUNK;
+    let (entry, version) = (job.file, job.version);
+    Piece { entry, offset, length: 0, whole: chunk.is_none(), version, hash: [1; 32] }
+}
+
+/// Opens the file that is next and returns its job.
+fn open(desk: &mut Desk) -> Job {
+    let Some(Work::Open(job)) = desk.work() else { panic!("nothing to open") };
+    assert!(desk.opened(&job, opened(), &[]).is_empty());
+    job
+}
+
+/// The chunk that is next.
+fn chunk(desk: &mut Desk) -> Option<u64> {
+    match desk.work() {
+        Some(Work::Chunk(_, _, chunk)) => Some(chunk),
+        None => None,
+        work => panic!("{work:?}"),
+    }
+}
+
+#[test]
+fn small_files_travel_together_and_are_over_with_their_block() {
+    let mut desk = desk(&[10, 0, 20, CHUNK]);
+    for file in 0..4 {
+        take_all(&mut desk, file);
+    }
+    let Some(Work::Bundle(jobs)) = desk.work() else { panic!("no bundle") };
+    assert_eq!(jobs.len(), 3, "the fourth does not fit beside them");
+    let pieces: Vec<Piece> = jobs.iter().map(|job| piece(job, None)).collect();
+    let number = desk.number();
+    desk.sent(number, 0, &pieces);
+    assert_eq!(desk.stored(number).len(), 3);
+    assert!(desk.stored(number).is_empty(), "confirmed twice");
+    assert!(!desk.is_empty());
+    assert!(matches!(desk.work(), Some(Work::Bundle(jobs)) if jobs.len() == 1));
+}
+
+#[test]
+fn each_chunk_is_given_out_once_and_the_end_told_once() {
+    let mut desk = desk(&[3 * CHUNK + 1]);
+    take_all(&mut desk, 0);
+    let job = open(&mut desk);
+    let taken: Vec<u64> = std::iter::from_fn(|| chunk(&mut desk)).collect();
+    assert_eq!(taken, [0, 1, 2, 3]);
+    for chunk in [2, 0, 3] {
+        desk.read(&job, chunk, [2; 32]);
+        assert_eq!(desk.next(&job), Next::Nothing);
+    }
+    desk.read(&job, 1, [2; 32]);
+    let Next::End(Some(digest)) = desk.next(&job) else { panic!("not the end") };
+    assert_eq!(desk.next(&job), Next::Nothing);
+    let over = desk.remove(0, None).unwrap();
+    assert_eq!((over.digest, over.resumed), (Some(digest), 0));
+    assert!(desk.is_empty());
+}
+
+#[test]
+fn what_the_sink_has_is_not_sent() {
+    let mut desk = desk(&[4 * CHUNK]);
+    let have =
+        vec![Node { level: 1, index: 0, cv: [5; 32] }, Node { level: 0, index: 3, cv: [6; 32] }];
+    assert_eq!(desk.verdict(0, Verdict::Take { have }, false), Ok(None));
+    let job = open(&mut desk);
+    assert_eq!(chunk(&mut desk), Some(2));
+    assert_eq!(chunk(&mut desk), None);
+    desk.read(&job, 2, [7; 32]);
+    assert!(matches!(desk.next(&job), Next::End(Some(_))));
+    assert_eq!(desk.remove(0, None).unwrap().resumed, 3 * CHUNK);
+}
+
+#[test]
+fn a_file_that_is_there_in_full_ends_when_it_is_opened() {
+    let mut desk = desk(&[2 * CHUNK]);
+    let have = (0..2).map(|index| Node { level: 0, index, cv: [5; 32] }).collect();
+    assert_eq!(desk.verdict(0, Verdict::Take { have }, false), Ok(None));
+    let job = open(&mut desk);
+    assert!(matches!(desk.next(&job), Next::End(Some(_))));
+}
+
+#[test]
+fn what_a_broken_lane_carried_is_sent_again() {
+    let mut desk = desk(&[2 * CHUNK, 5]);
+    take_all(&mut desk, 0);
+    take_all(&mut desk, 1);
+    let Some(Work::Bundle(jobs)) = desk.work() else { panic!("no bundle") };
+    let (first, second) = (desk.number(), desk.number());
+    desk.sent(first, 7, &[piece(&jobs[0], None)]);
+    let job = open(&mut desk);
+    for at in 0..2 {
+        assert_eq!(chunk(&mut desk), Some(at));
+        desk.read(&job, at, [3; 32]);
+    }
+    desk.sent(second, 7, &[piece(&job, Some(0))]);
+    let third = desk.number();
+    desk.sent(third, 8, &[piece(&job, Some(1))]);
+    desk.lane_broke(7);
+    assert_eq!(chunk(&mut desk), Some(0));
+    assert!(matches!(desk.work(), Some(Work::Bundle(jobs)) if jobs[0].file == 1));
+    assert!(desk.work().is_none(), "the other lane's block is not lost");
+}
+
+#[test]
+fn a_file_that_changes_begins_anew_but_not_for_ever() {
+    let mut desk = desk(&[2 * CHUNK]);
+    for version in 0..ATTEMPTS {
+        take_all(&mut desk, 0);
+        let job = open(&mut desk);
+        assert_eq!(job.version, version);
+        assert_eq!(chunk(&mut desk), Some(0));
+        let number = desk.number();
+        desk.sent(number, 0, &[piece(&job, Some(0))]);
+        let modified = Timestamp { seconds: i64::from(version) + 1, nanoseconds: 0 };
+        let now = Seen {
+            attributes: Attributes { modified, ..Attributes::default() },
+            ..seen(2 * CHUNK)
+        };
+        let changed = desk.changed(&job, now);
+        if version + 1 == ATTEMPTS {
+            assert!(matches!(changed, Some(Err(_))));
+            assert!(desk.is_empty());
+        } else {
+            assert!(matches!(changed, Some(Ok(_))));
+            assert!(desk.changed(&job, now).is_none(), "another lane saw it, too");
+            // What was under way of it is nobody's business any more.
+            desk.read(&job, 0, [0; 32]);
+            desk.lane_broke(0);
+            assert!(desk.work().is_none());
+        }
+    }
+}
+
+#[test]
+fn zeros_are_told_and_not_sent() {
+    let mut desk = Desk::new(true);
+    let place = Place { source: 0, path: Path::new("s").into() };
+    let sparse = Seen { sparse: true, ..seen(10 * CHUNK) };
+    desk.announce(0, "s".into(), place, sparse);
+    take_all(&mut desk, 0);
+    let Some(Work::Open(job)) = desk.work() else { panic!("nothing to open") };
+    assert_eq!(desk.opened(&job, opened(), &[2..3, 9..10]), [0..2, 3..9]);
+    assert_eq!(chunk(&mut desk), Some(2));
+    assert_eq!(chunk(&mut desk), Some(9));
+    assert_eq!(chunk(&mut desk), None);
+}
+
+#[test]
+fn a_peer_that_says_what_cannot_be_is_refused() {
+    let mut desk = desk(&[2 * CHUNK]);
+    let take = || Verdict::Take { have: Vec::new() };
+    assert!(desk.verdict(9, take(), false).is_err(), "not announced");
+    let bad = vec![Node { level: 3, index: 1, cv: [0; 32] }];
+    assert!(desk.verdict(0, Verdict::Take { have: bad }, false).is_err());
+    take_all(&mut desk, 0);
+    assert!(desk.verdict(0, take(), false).is_err(), "twice");
+    desk.damaged(0, 1 << 60);
+    desk.damaged(77, 0);
+    assert!(matches!(desk.work(), Some(Work::Open(_))), "chunks that cannot be are not sent");
+}
+
+#[test]
+fn few_files_are_open_at_a_time() {
+    let mut desk = desk(&[2 * CHUNK; OPEN + 10]);
+    for file in 0..(OPEN + 10) as u64 {
+        take_all(&mut desk, file);
+    }
+    let mut jobs = Vec::new();
+    while let Some(Work::Open(job)) = desk.work() {
+        jobs.push(job);
+    }
+    assert_eq!(jobs.len(), OPEN);
+    desk.remove(jobs[0].file, None);
+    assert!(matches!(desk.work(), Some(Work::Open(_))));
+}

@@ -1,0 +1,276 @@
+//! What a lane of the source does: it takes work, reads, hashes, and sends, one block after another.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::Source;
+use super::desk::{Job, Next, Seen, Work};
+use super::opened::Opened;
+use crate::digest::Digest;
+use crate::transfer::TransferError;
+use crate::transfer::block::{Block, Piece};
+use crate::transfer::message::Message;
+use crate::transfer::role::{Lane, LaneEnd};
+use crate::transfer::stages::Stage;
+use crate::transfer::tree_hash::{CHUNK, leaf, whole};
+
+/// How far ahead of a chunk the kernel is asked to read.
+const READ_AHEAD: u64 = 4 * CHUNK;
+
+/// Works a lane until the transfer is over or nothing more is wanted of it.
+pub(super) fn work(source: &Source<'_>, lane: Lane<'_>) -> Result<(), LaneEnd> {
+    let mut block = Block::default();
+    let number = lane.number;
+    let mut sending = Sending { source, out: lane.writer, lane: number };
+    while (lane.keep)() {
+        if let Some(stream) = &source.stream {
+            block.clear(source.block_number());
+            let filled = source
+                .stages
+                .during(Stage::Read, || stream.fill(&mut block, number, source.options.verify));
+            let filled = filled.map_err(|error| {
+                LaneEnd::Fatal(TransferError::Io { path: "standard input".into(), source: error })
+            })?;
+            sending.send(&block)?;
+            if let Some((size, digest)) = filled.end {
+                source.stream_ended(size, digest);
+            }
+            if filled.some {
+                continue;
+            }
+        }
+        let Some(work) = source.take_work() else {
+            // What waits in the writer's buffer is not to wait for the next block.
+            sending.out.flush()?;
+            match source.wait_for_work() {
+                true => continue,
+                false => return Ok(()),
+            }
+        };
+        match work {
+            Work::Open(job) => open(source, &job),
+            Work::Bundle(jobs) => {
+                block.clear(source.block_number());
+                for job in jobs {
+                    small(source, &job, &mut block);
+                }
+                sending.send(&block)?;
+            }
+            Work::Chunk(job, opened, chunk) => {
+                block.clear(source.block_number());
+                let next = large(source, &job, &opened, chunk, &mut block);
+                let sent = sending.send(&block);
+                // Also when the lane has broken: another one sends the chunk, and this is said once.
+                end(source, &job, &opened, next);
+                sent?;
+            }
+            Work::Compare(job, digest) => compare(source, &job, digest),
+        }
+    }
+    block.clear(source.block_number());
+    block.write_to(&mut sending.out)?;
+    sending.out.flush()?;
+    Ok(())
+}
+
+struct Sending<'a, 'b> {
+    source: &'a Source<'b>,
+    out: &'a mut (dyn Write + Send),
+    lane: u32,
+}
+
+impl Sending<'_, '_> {
+    /// Sends a block, unless nothing could be read into it.
+    fn send(&mut self, block: &Block) -> io::Result<()> {
+        if block.pieces().is_empty() {
+            return Ok(());
+        }
+        // Before it leaves, so that it is known when the confirmation comes.
+        self.source.sent(self.lane, block);
+        let (start, cpu) = (Instant::now(), processor_time());
+        let mut held = Duration::ZERO;
+        match &self.source.options.pace {
+            None => block.write_to(&mut self.out)?,
+            Some(pace) => {
+                let mut paced = Paced { pace, out: self.out, held: Duration::ZERO };
+                block.write_to(&mut paced)?;
+                held = paced.held;
+            }
+        }
+        let (took, cpu) = (start.elapsed(), processor_time().saturating_sub(cpu));
+        let stages = &self.source.stages;
+        stages.add(Stage::Limit, held);
+        stages.add(Stage::Seal, cpu);
+        stages.add(Stage::Send, took.saturating_sub(held).saturating_sub(cpu));
+        Ok(())
+    }
+}
+
+struct Paced<'a> {
+    pace: &'a crate::transfer::pace::Pace,
+    out: &'a mut (dyn Write + Send),
+    held: Duration,
+}
+
+impl Write for Paced<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.held += self.pace.write(self.out, bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// What this thread has used of its processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Opens a large file and finds out what of it is to be sent.
+fn open(source: &Source<'_>, job: &Job) {
+    let opened = source.stages.during(Stage::Read, || {
+        let opened = source.roots.file(&job.place)?;
+        let now = opened.seen()?;
+        let data = if now.sparse { opened.data(&now)? } else { Vec::new() };
+        Ok::<_, io::Error>((opened, now, data))
+    });
+    match opened {
+        Ok((_, now, _)) if !now.same_content(&job.seen) => source.changed(job, now),
+        Ok((opened, _, data)) => source.opened(job, opened, &data),
+        Err(error) => source.unreadable(job, &error),
+    }
+}
+
+/// Adds a small file to a block.
+fn small(source: &Source<'_>, job: &Job, block: &mut Block) {
+    let size = job.seen.size as usize;
+    let added = block.add(size, |room| {
+        let read = source.stages.during(Stage::Read, || {
+            let opened = source.roots.file(&job.place)?;
+            let read = opened.read(room, 0)?;
+            Ok((read, opened.seen()?))
+        });
+        match read {
+            Ok((read, now)) if read == size && now.same_content(&job.seen) => {
+                let hash = match source.options.verify {
+                    true => source.stages.during(Stage::Hash, || whole(room)),
+                    false => Digest::default(),
+                };
+                let (entry, version) = (job.file, job.version);
+                Ok((size, Piece { entry, offset: 0, length: 0, whole: true, version, hash }))
+            }
+            Ok((_, now)) => Err(Trouble::Changed(now)),
+            Err(error) => Err(Trouble::Unreadable(error)),
+        }
+    });
+    match added {
+        Ok(()) => {}
+        Err(Trouble::Changed(now)) => source.changed(job, now),
+        Err(Trouble::Unreadable(error)) => source.unreadable(job, &error),
+    }
+}
+
+enum Trouble {
+    Changed(Seen),
+    Unreadable(io::Error),
+}
+
+/// Adds a chunk of a large file to a block.
+fn large(source: &Source<'_>, job: &Job, opened: &Opened, chunk: u64, block: &mut Block) -> Next {
+    let Seen { size, sparse, .. } = job.seen;
+    let offset = chunk * CHUNK;
+    let want = size.saturating_sub(offset).min(CHUNK) as usize;
+    let added = block.add(want, |room| {
+        let read = source.stages.during(Stage::Read, || {
+            let read = opened.read(room, offset)?;
+            opened.will_need(offset + CHUNK, READ_AHEAD);
+            Ok((read, opened.seen()?))
+        });
+        match read {
+            Ok((read, now)) if read == want && now.same_content(&job.seen) => {
+                let hash = match source.options.verify {
+                    true => source.stages.during(Stage::Hash, || leaf(size, sparse, chunk, room)),
+                    false => Digest::default(),
+                };
+                let (entry, version) = (job.file, job.version);
+                Ok((want, Piece { entry, offset, length: 0, whole: false, version, hash }))
+            }
+            Ok((_, now)) => Err(Trouble::Changed(now)),
+            Err(error) => Err(Trouble::Unreadable(error)),
+        }
+    });
+    match added {
+        Ok(()) => source.read(job, chunk, block.pieces()[0].hash),
+        Err(Trouble::Changed(now)) => {
+            source.changed(job, now);
+            Next::Nothing
+        }
+        Err(Trouble::Unreadable(error)) => {
+            source.unreadable(job, &error);
+            Next::Nothing
+        }
+    }
+}
+
+/// Tells the end of a file that has been read, if it is still what it was.
+pub(super) fn end(source: &Source<'_>, job: &Job, opened: &Opened, next: Next) {
+    let Next::End(digest) = next else { return };
+    match opened.seen() {
+        Ok(now) if now.same_content(&job.seen) => {
+            let size = job.seen.size;
+            source.say(&Message::FileEnd { file: job.file, digest, size });
+        }
+        Ok(now) => source.changed(job, now),
+        Err(error) => source.unreadable(job, &error),
+    }
+}
+
+/// Whether the file has the digest that the sink told; if not, it is sent.
+fn compare(source: &Source<'_>, job: &Job, theirs: Digest) {
+    let digest = source.roots.file(&job.place).and_then(|opened| digest(source, &opened, job));
+    match digest {
+        Ok(ours) if ours == theirs => source.same(job.file, ours),
+        Ok(_) => source.differs(job.file),
+        Err(error) => source.unreadable(job, &error),
+    }
+}
+
+/// The digest of a file as the two sides would agree on it.
+fn digest(source: &Source<'_>, opened: &Opened, job: &Job) -> io::Result<Digest> {
+    use crate::transfer::tree_hash::ChunkTree;
+    let Seen { size, sparse, .. } = job.seen;
+    let mut room = vec![0; CHUNK.min(size.max(1)) as usize];
+    let mut tree = ChunkTree::new(size, sparse);
+    let data = match sparse {
+        true => opened.data(&job.seen)?,
+        false => vec![0..tree.chunks()],
+    };
+    let mut at = 0;
+    for range in data {
+        if range.start > at {
+            let _ = tree.insert_zeros(at, range.start - at);
+        }
+        at = range.end;
+        for chunk in range {
+            if source.is_stopped() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let room = &mut room[..tree.chunk_length(chunk) as usize];
+            let read = source.stages.during(Stage::Read, || opened.read(room, chunk * CHUNK))?;
+            if read < room.len() {
+                return Err(crate::walk::changed());
+            }
+            let cv = source.stages.during(Stage::Hash, || leaf(size, sparse, chunk, room));
+            tree.insert(chunk, cv);
+        }
+    }
+    if at < tree.chunks() {
+        let _ = tree.insert_zeros(at, tree.chunks() - at);
+    }
+    tree.root().ok_or_else(crate::walk::changed)
+}

@@ -1,0 +1,503 @@
+//! The side that reads.
+
+mod announce;
+mod desk;
+mod exported;
+pub mod filter;
+mod lanes;
+mod opened;
+mod options;
+mod stream;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub(crate) use self::announce::arrives;
+use self::desk::{Desk, Job, Next, Over, Place, Seen, Work};
+use self::opened::{Opened, Roots};
+pub use self::options::{SourceOptions, Sources};
+use self::stream::Stream;
+use super::block::Block;
+use super::error::TransferError;
+use super::event::{Event, Observer, Outcome, Progress};
+use super::message::{Entry, Extra, Message, Skip, What};
+use super::role::{Flow, Lane, LaneEnd, Role};
+use super::session::Session;
+use super::stages::{Stage, Stages};
+use crate::digest::Digest;
+use crate::frame::{Attributes, Tally};
+use crate::report::{Failure, Failures, Side};
+use crate::scan::scan;
+use crate::sources::{Source as Named, resolve_with_slashes};
+
+/// Whoever waits looks again after so long, whatever it was told.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The source of a transfer.
+pub struct Source<'a> {
+    options: SourceOptions,
+    sources: Vec<Named>,
+    roots: Roots,
+    stream: Option<Stream>,
+    session: &'a Session,
+    stages: Arc<Stages>,
+    observe: Observer<'a>,
+    state: Mutex<State>,
+    /// There is room for another file, or work for a lane.
+    changed: Condvar,
+    stopped: AtomicBool,
+    moved: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    desk: Desk,
+    entries: u64,
+    announced_all: bool,
+    /// The content of a directory was announced as that of the target, and all of it.
+    complete: bool,
+    ended: bool,
+    report: SourceReport,
+    progress: Progress,
+    stream_digest: Option<Digest>,
+}
+
+/// What a source has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceReport {
+    /// What was announced.
+    pub tally: Tally,
+    /// Files that were moved, or would be.
+    pub moved_files: u64,
+    /// Their bytes, without what an earlier transfer had moved.
+    pub moved_bytes: u64,
+    /// Files that were there, or were to stay.
+    pub same_files: u64,
+    /// Bytes that an earlier transfer had moved.
+    pub resumed_bytes: u64,
+    /// Special files, left out.
+    pub skipped: u64,
+    /// Entries that could not be read, counted apart from those that could not be written.
+    pub omitted: u64,
+    /// Entries of the sink that were deleted.
+    pub deleted: u64,
+    /// What failed, on either side.
+    pub failures: Failures,
+}
+
+impl<'a> Source<'a> {
+    /// Checks the sources; nothing is sent before [`Source::announce_everything`] and the session run.
+    ///
+    /// # Errors
+    ///
+    /// [`TransferError::Sources`]: something is not there, or has no name to arrive under.
+    pub fn new(
+        what: Sources,
+        options: SourceOptions,
+        session: &'a Session,
+        observe: Observer<'a>,
+    ) -> Result<Self, TransferError> {
+        let (sources, stream) = match what {
+            Sources::Paths(paths) => (resolve_with_slashes(&paths)?, None),
+            Sources::Below { root, paths } => (exported::resolve(&root, &paths)?, None),
+            Sources::Stream { name, stream } => (Vec::new(), Some(Stream::new(name, stream))),
+        };
+        let roots = Roots::open(&sources).map_err(|source| TransferError::Io {
+            path: sources.first().map(|source| source.path.clone()).unwrap_or_default(),
+            source,
+        })?;
+        let desk = Desk::new(options.verify);
+        Ok(Source {
+            options,
+            sources,
+            roots,
+            stream,
+            session,
+            stages: Arc::clone(&session.stages),
+            observe,
+            state: Mutex::new(State { desk, ..State::default() }),
+            changed: Condvar::new(),
+            stopped: AtomicBool::new(false),
+            moved: AtomicU64::new(0),
+        })
+    }
+}
+
+/// What the session and its caller do.
+impl Source<'_> {
+    /// Walks the sources and announces everything. For a thread of its own, beside the session.
+    pub fn announce_everything(&self) {
+        std::thread::scope(|threads| {
+            if self.options.count && !self.sources.is_empty() {
+                threads.spawn(|| {
+                    if let Some(totals) = scan(&self.sources, &self.options.filter, &self.stopped) {
+                        self.lock().progress.totals = Some((totals.files, totals.bytes));
+                        self.say(&Message::Totals { files: totals.files, bytes: totals.bytes });
+                    }
+                });
+            }
+            match &self.stream {
+                Some(stream) => self.announce_stream(stream),
+                None => announce::announce(self, &self.sources),
+            }
+        });
+    }
+
+    /// What has been done so far.
+    pub fn report(&self) -> SourceReport {
+        self.lock().report.clone()
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let mut progress = self.lock().progress.clone();
+        progress.moved = self.moved.load(Ordering::Relaxed);
+        progress
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, message: &Message) {
+        self.session.channel.say(message);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// What the announcer does.
+impl Source<'_> {
+    fn count(&self, add: impl FnOnce(&mut SourceReport)) {
+        add(&mut self.lock().report);
+    }
+
+    /// Announces an entry; its number.
+    fn announce(
+        &self,
+        name: Vec<u8>,
+        attributes: Attributes,
+        extra: Option<Box<Extra>>,
+        what: What,
+    ) -> u64 {
+        let mut state = self.lock();
+        let entry = state.entries;
+        state.entries += 1;
+        // With the lock held, so that entries are numbered in the order in which they are said.
+        self.say(&Message::Entry(Entry { name, attributes, extra, what }));
+        entry
+    }
+
+    /// Announces a file, once there is room for it; its number, or none if the transfer is stopped.
+    fn announce_file(
+        &self,
+        path: PathBuf,
+        place: Place,
+        seen: Seen,
+        name: Vec<u8>,
+        extra: Option<Box<Extra>>,
+    ) -> Option<u64> {
+        let mut state = self.lock();
+        while !state.desk.has_room() {
+            if self.is_stopped() {
+                return None;
+            }
+            state = self.wait(state);
+        }
+        let entry = state.entries;
+        state.entries += 1;
+        state.report.tally.files += 1;
+        state.report.tally.bytes = state.report.tally.bytes.saturating_add(seen.size);
+        state.desk.announce(entry, path, place, seen);
+        let what = What::File { size: seen.size, sparse: seen.sparse };
+        self.say(&Message::Entry(Entry { name, attributes: seen.attributes, extra, what }));
+        Some(entry)
+    }
+
+    /// An entry that cannot be read and is not announced.
+    fn omit(&self, path: &Path, error: &io::Error) {
+        self.fail(path, announce::failure(path, error), true);
+    }
+
+    fn fail(&self, path: &Path, failure: Failure, omitted: bool) {
+        (self.observe)(Event::Failed { path: Some(path), failure: &failure });
+        let mut state = self.lock();
+        state.report.omitted += u64::from(omitted);
+        state.report.failures.count += 1;
+        state.report.failures.keep(failure);
+    }
+
+    fn announced_all(&self, complete: bool) {
+        let mut state = self.lock();
+        state.complete = complete;
+        state.announced_all = true;
+        self.end_if_over(&mut state);
+    }
+
+    /// Says the end once everything announced is over.
+    fn end_if_over(&self, state: &mut State) {
+        let stream_over = self.stream.as_ref().is_none_or(Stream::is_over);
+        if state.announced_all && !state.ended && state.desk.is_empty() && stream_over {
+            state.ended = true;
+            let (tally, omitted) = (state.report.tally, state.report.omitted);
+            self.say(&Message::End { tally, omitted, complete: state.complete });
+        }
+    }
+}
+
+/// What lanes do.
+impl Source<'_> {
+    fn take_work(&self) -> Option<Work> {
+        self.lock().desk.work()
+    }
+
+    /// Waits until there may be work; false when the transfer is over.
+    fn wait_for_work(&self) -> bool {
+        let state = self.lock();
+        if self.is_stopped() {
+            return false;
+        }
+        self.stages.during(Stage::Idle, || drop(self.wait(state)));
+        !self.is_stopped()
+    }
+
+    fn block_number(&self) -> u64 {
+        self.lock().desk.number()
+    }
+
+    fn sent(&self, lane: u32, block: &Block) {
+        let pieces = block.pieces();
+        let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.length)).sum();
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.desk.sent(block.number, lane, pieces);
+        if let Some(path) = pieces.last().and_then(|piece| state.desk.get(piece.entry)) {
+            let path = path.path.to_path_buf();
+            state.progress.bytes = state.progress.bytes.saturating_add(bytes);
+            state.progress.current = path;
+        }
+    }
+
+    fn opened(&self, job: &Job, opened: Opened, data: &[std::ops::Range<u64>]) {
+        let opened = Arc::new(opened);
+        let mut state = self.lock();
+        let zeros = state.desk.opened(job, Arc::clone(&opened), data);
+        for range in zeros {
+            let (first, count) = (range.start, range.end - range.start);
+            self.say(&Message::Zeros { file: job.file, first, count });
+            let bytes = count.saturating_mul(super::tree_hash::CHUNK);
+            state.progress.bytes = state.progress.bytes.saturating_add(bytes);
+        }
+        let next = state.desk.next(job);
+        drop(state);
+        self.changed.notify_all();
+        lanes::end(self, job, &opened, next);
+    }
+
+    /// A chunk has been read; what follows.
+    fn read(&self, job: &Job, chunk: u64, cv: Digest) -> Next {
+        let mut state = self.lock();
+        state.desk.read(job, chunk, cv);
+        state.desk.next(job)
+    }
+
+    /// The file is not what was announced: it is announced anew.
+    fn changed(&self, job: &Job, now: Seen) {
+        let mut state = self.lock();
+        match state.desk.changed(job, now) {
+            None => {}
+            Some(Ok(path)) => {
+                let tally = &mut state.report.tally;
+                tally.bytes = tally.bytes.saturating_sub(job.seen.size).saturating_add(now.size);
+                self.say(&Message::FileAgain {
+                    file: job.file,
+                    attributes: now.attributes,
+                    size: now.size,
+                    sparse: now.sparse,
+                });
+                drop(state);
+                let text = format!("{} changed while it was read: sent again", path.display());
+                (self.observe)(Event::Note(&text));
+            }
+            Some(Err(over)) => {
+                drop(state);
+                let error = io::Error::other("changes all the time while it is read");
+                self.drop_file(job.file, &over, &error);
+            }
+        }
+    }
+
+    /// The file cannot be read.
+    fn unreadable(&self, job: &Job, error: &io::Error) {
+        let over = self.lock().desk.remove(job.file, None);
+        if let Some(over) = over {
+            self.drop_file(job.file, &over, error);
+        }
+    }
+
+    fn drop_file(&self, file: u64, over: &Over, error: &io::Error) {
+        self.say(&Message::FileDropped { file });
+        let mut state = self.lock();
+        state.report.tally.files -= 1;
+        state.report.tally.bytes = state.report.tally.bytes.saturating_sub(over.size);
+        drop(state);
+        self.omit(&over.path, error);
+        self.end_if_over(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// The sink has the same file.
+    fn same(&self, file: u64, digest: Digest) {
+        self.say(&Message::Same { file });
+        let mut state = self.lock();
+        if let Some(over) = state.desk.remove(file, Some(digest)) {
+            self.finished(state, over, Outcome::Same);
+        }
+    }
+
+    fn differs(&self, file: u64) {
+        self.lock().desk.differs(file);
+        self.changed.notify_all();
+    }
+
+    /// A file is over and done with.
+    fn finished(&self, mut state: MutexGuard<'_, State>, over: Over, outcome: Outcome) {
+        let State { report, progress, .. } = &mut *state;
+        progress.files += 1;
+        match outcome {
+            Outcome::Moved { resumed } => {
+                report.moved_files += 1;
+                report.moved_bytes = report.moved_bytes.saturating_add(over.size - resumed);
+                report.resumed_bytes = report.resumed_bytes.saturating_add(resumed);
+                progress.bytes = progress.bytes.saturating_add(resumed);
+            }
+            Outcome::Same | Outcome::Kept => {
+                report.same_files += 1;
+                progress.bytes = progress.bytes.saturating_add(over.size);
+            }
+        }
+        self.end_if_over(&mut state);
+        drop(state);
+        self.changed.notify_all();
+        let Over { path, size, digest, .. } = over;
+        (self.observe)(Event::File { path: &path, size, digest, outcome });
+    }
+}
+
+impl Role for Source<'_> {
+    fn message(&self, message: Message) -> Result<Flow, TransferError> {
+        let bad = |why: &str| TransferError::Violation(why.to_owned());
+        match message {
+            Message::Verdict { file: stream::ENTRY, verdict } if self.stream_verdict(&verdict) => {
+                self.changed.notify_all();
+            }
+            Message::Verdict { file, verdict } => {
+                let mut state = self.lock();
+                let over = state.desk.verdict(file, verdict, self.options.dry_run).map_err(bad)?;
+                match over {
+                    None => drop(state),
+                    Some((over, None)) => {
+                        let resumed = over.resumed;
+                        self.finished(state, over, Outcome::Moved { resumed });
+                    }
+                    Some((over, Some(Skip::Same))) => self.finished(state, over, Outcome::Same),
+                    Some((over, Some(Skip::Exists))) => self.finished(state, over, Outcome::Kept),
+                    // `Failed` says why.
+                    Some((_, Some(Skip::Failed))) => self.end_if_over(&mut state),
+                }
+                self.changed.notify_all();
+            }
+            Message::Stored { block } => {
+                if let Some(stream) = &self.stream {
+                    stream.stored(block);
+                }
+                let over = self.lock().desk.stored(block);
+                for over in over {
+                    let resumed = over.resumed;
+                    self.finished(self.lock(), over, Outcome::Moved { resumed });
+                }
+            }
+            Message::Finished { .. } if self.stream.is_some() => {
+                self.stream_over(Outcome::Moved { resumed: 0 });
+            }
+            Message::Finished { file } => {
+                let mut state = self.lock();
+                if let Some(over) = state.desk.remove(file, None) {
+                    let resumed = over.resumed;
+                    self.finished(state, over, Outcome::Moved { resumed });
+                }
+            }
+            Message::Damaged { file, chunk } => {
+                if let Some(stream) = &self.stream {
+                    stream.damaged(chunk);
+                }
+                self.lock().desk.damaged(file, chunk);
+                self.changed.notify_all();
+            }
+            Message::Failed { entry, text } => {
+                let mut state = self.lock();
+                if entry >= state.entries {
+                    return Err(bad("a failure of an entry that is not announced"));
+                }
+                let over = state.desk.remove(entry, None);
+                if let Some(stream) = &self.stream {
+                    stream.over();
+                }
+                self.end_if_over(&mut state);
+                drop(state);
+                self.changed.notify_all();
+                let failure = Failure { side: Side::Peer, text };
+                let path = over.map(|over| over.path);
+                (self.observe)(Event::Failed { path: path.as_deref(), failure: &failure });
+                let mut state = self.lock();
+                state.report.failures.count += 1;
+                state.report.failures.keep(failure);
+            }
+            Message::Receipt { tally, failed: _, deleted } => {
+                let mut state = self.lock();
+                if !state.ended || tally != state.report.tally {
+                    return Err(TransferError::Receipt);
+                }
+                state.report.deleted = deleted;
+                drop(state);
+                self.say(&Message::Done);
+                return Ok(Flow::Over);
+            }
+            _ => return Err(bad("a message out of place")),
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
+        let number = lane.number;
+        let worked = lanes::work(self, lane);
+        if worked.is_err() {
+            let mut state = self.lock();
+            state.desk.lane_broke(number);
+            drop(state);
+            if let Some(stream) = &self.stream {
+                stream.lane_broke(number);
+            }
+            self.changed.notify_all();
+        }
+        worked
+    }
+
+    fn connected(&self, _yes: bool) -> Result<(), TransferError> {
+        Ok(())
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,77 @@
+//! What a source is told.
+
+use std::fmt;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::filter::Filter;
+use crate::transfer::pace::Pace;
+
+/// How to send. [`Default`] is what most callers want.
+#[derive(Debug)]
+pub struct SourceOptions {
+    /// What of it to leave out.
+    pub filter: Filter,
+    /// Take every file's digest, and let the sink check all. Default true.
+    pub verify: bool,
+    /// Move nothing: announce, and hear what would be moved.
+    pub dry_run: bool,
+    /// Send owners.
+    pub owner: bool,
+    /// Send extended attributes.
+    pub xattrs: bool,
+    /// Announce further names of a file as such.
+    pub hard_links: bool,
+    /// Count files and bytes beside the transfer, so that progress has totals. Default true.
+    pub count: bool,
+    /// Limits the rate of all lanes together.
+    pub pace: Option<Arc<Pace>>,
+}
+
+impl Default for SourceOptions {
+    fn default() -> Self {
+        SourceOptions {
+            filter: Filter::default(),
+            verify: true,
+            dry_run: false,
+            owner: false,
+            xattrs: false,
+            hard_links: false,
+            count: true,
+            pace: None,
+        }
+    }
+}
+
+/// What a source sends.
+pub enum Sources {
+    /// Files and trees. A slash at the end of a path means the content of that directory.
+    Paths(Vec<PathBuf>),
+    /// Below a directory that is exported: paths relative to it, which lead nowhere else.
+    Below {
+        /// The directory.
+        root: PathBuf,
+        /// As of [`Sources::Paths`]; `.` or nothing is all of it.
+        paths: Vec<PathBuf>,
+    },
+    /// What a stream gives until its end, as a file of this name.
+    Stream {
+        /// One component.
+        name: Vec<u8>,
+        /// The stream.
+        stream: Box<dyn Read + Send>,
+    },
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sources::Paths(paths) => f.debug_tuple("Paths").field(paths).finish(),
+            Sources::Below { root, paths } => {
+                f.debug_struct("Below").field("root", root).field("paths", paths).finish()
+            }
+            Sources::Stream { .. } => f.write_str("Stream"),
+        }
+    }
+}

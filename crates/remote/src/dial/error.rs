@@ -1,0 +1,120 @@
+//! Why nobody was reached.
+
+use core::fmt;
+use std::io;
+
+use super::race::Attempt;
+use crate::secured::LinkError;
+
+/// Why there is no link, in one word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DialFailure {
+    /// Nobody has answered anywhere.
+    NoAnswer,
+    /// Somebody answered, and nobody listens there or wants this side's connection.
+    Refused,
+    /// Somebody answered who is not the peer, or does not take this side for who it should be.
+    NotAuthenticated,
+    /// One side wants encryption, the other does not.
+    Plain,
+    /// The name of a host has no address.
+    Name(String),
+    /// There was nothing to try: no address fits the transport and the local addresses.
+    NoCandidate,
+    /// This side could not even try.
+    Local,
+    /// The caller has stopped it.
+    Interrupted,
+}
+
+/// Nobody was reached. Its text tells what happened with each candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialError {
+    /// What it comes down to.
+    pub failure: DialFailure,
+    /// Each candidate, as it is written, and what happened there.
+    pub reasons: Vec<(String, String)>,
+}
+
+impl DialError {
+    pub(crate) fn new(failure: DialFailure, reasons: Vec<(String, String)>) -> Self {
+        DialError { failure, reasons }
+    }
+
+    /// Whether the wrong peer answered, or the peer refused this side's key: exit code 3.
+    pub fn is_authentication(&self) -> bool {
+        self.failure == DialFailure::NotAuthenticated
+    }
+
+    /// Of what each attempt came to.
+    pub(super) fn of(failed: &[(Attempt, LinkError)]) -> Self {
+        let failures: Vec<_> = failed.iter().map(|(_, error)| failure(error)).collect();
+        // The one that tells most: who was reached tells more than who was not.
+        let order = [
+            DialFailure::Plain,
+            DialFailure::NotAuthenticated,
+            DialFailure::Refused,
+            DialFailure::NoAnswer,
+        ];
+        let found = order.into_iter().find(|failure| failures.contains(failure));
+        let reasons = failed.iter().map(|(attempt, error)| (attempt.to_string(), text(error)));
+        DialError::new(found.unwrap_or(DialFailure::Local), reasons.collect())
+    }
+}
+
+fn failure(error: &LinkError) -> DialFailure {
+    match error {
+        LinkError::Plain { .. } => DialFailure::Plain,
+        LinkError::Connect(error) | LinkError::Broken(error) => match error.kind() {
+            io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => DialFailure::Refused,
+            io::ErrorKind::TimedOut
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable => DialFailure::NoAnswer,
+            _ => DialFailure::Local,
+        },
+        LinkError::Protocol(_) => DialFailure::Refused,
+        _ => DialFailure::NotAuthenticated,
+    }
+}
+
+fn text(error: &LinkError) -> String {
+    match error {
+        LinkError::Broken(inner) if inner.kind() == io::ErrorKind::UnexpectedEof => {
+            "the connection was closed before the peer showed who it is".into()
+        }
+        error => error.to_string(),
+    }
+}
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.failure {
+            DialFailure::NoAnswer => f.write_str(
+                "nobody answers: a firewall may be in the way, or the other side has ended",
+            )?,
+            DialFailure::Refused => f.write_str("the other side was not reached")?,
+            DialFailure::NotAuthenticated => f.write_str("the other side is not authenticated")?,
+            DialFailure::Plain => f.write_str("the two sides do not want the same")?,
+            DialFailure::Name(host) => write!(f, "cannot find the address of '{host}'")?,
+            DialFailure::NoCandidate => f.write_str(
+                "there is no address to try: none fits the transport and the local addresses",
+            )?,
+            DialFailure::Local => f.write_str("cannot connect from this host")?,
+            DialFailure::Interrupted => f.write_str("connecting was interrupted")?,
+        }
+        for (n, (candidate, reason)) in self.reasons.iter().enumerate() {
+            let separator = if n == 0 { ": " } else { "; " };
+            match self.failure {
+                DialFailure::Name(_) => write!(f, "{separator}{reason}")?,
+                _ => write!(f, "{separator}{candidate}: {reason}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for DialError {}

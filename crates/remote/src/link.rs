@@ -1,0 +1,351 @@
+//! A link: a stream of bytes in both directions with one known peer.
+
+use core::fmt;
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farhaul_secure::{Opener, PublicKey, Sealer, Session};
+
+use crate::lock;
+use crate::wire::{Core, Raw, Wire};
+
+/// What is gathered before it is read or written where nothing is sealed, bytes.
+const BUFFER: usize = 256 << 10;
+
+/// What carries a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// UDT over UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+    /// A socket within this host.
+    Pipe,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Udp => "UDP",
+            Kind::Tcp => "TCP",
+            Kind::Pipe => "a local socket",
+        })
+    }
+}
+
+/// A duplex stream of bytes with a peer that has shown who it is.
+///
+/// Dropping all parts and handles of a link closes it in the background; what is still buffered in
+/// the writer may then be lost, and the peer of a sealed link sees that its end is missing. See
+/// [`LinkHandle::close`].
+#[derive(Debug)]
+pub struct Link {
+    shared: Arc<Shared>,
+}
+
+/// The reading half of a [`Link`].
+#[derive(Debug)]
+pub struct LinkReader(Arc<Shared>);
+
+/// The writing half of a [`Link`]. What is written is sent when there is enough of it, or with
+/// [`Write::flush`].
+#[derive(Debug)]
+pub struct LinkWriter(Arc<Shared>);
+
+/// What is done with a link from any thread.
+#[derive(Clone, Debug)]
+pub struct LinkHandle(Arc<Shared>);
+
+/// What a link's transport tells of itself; zero where it tells nothing, as TCP of most.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkStats {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Bytes handed to the network: of UDT payload with retransmissions, of TCP what the system has
+    /// taken.
+    pub bytes_sent: u64,
+    /// Data packets sent, retransmissions included.
+    pub packets_sent: u64,
+    /// Data packets sent again.
+    pub packets_retransmitted: u64,
+    /// Share of the packets sent since the last query that were lost, 0 to 1.
+    pub loss: f64,
+    /// Payload sent since the last query, bits/s.
+    pub send_rate: f64,
+    /// Estimated capacity of the path to the peer, bits/s.
+    pub capacity: f64,
+    /// Packets that the congestion control lets be in flight.
+    pub congestion_window: u32,
+    /// Packets that the peer is ready to take.
+    pub flow_window: u32,
+    /// Packets in flight.
+    pub in_flight: u32,
+    /// The peer's window, not the network, is what limits this side now: its reader is slow.
+    pub blocked_by_peer: bool,
+}
+
+struct Shared {
+    core: Arc<Core>,
+    input: Mutex<Input>,
+    /// None once it is closed.
+    output: Mutex<Option<Output>>,
+    peer: Option<PublicKey>,
+    cipher: Option<&'static str>,
+}
+
+enum Input {
+    Sealed(Opener<Wire>),
+    Plain(BufReader<Wire>),
+}
+
+enum Output {
+    Sealed(Sealer<Wire>),
+    Plain(BufWriter<Wire>),
+}
+
+impl Link {
+    pub(crate) fn sealed(
+        core: Arc<Core>,
+        session: &Session,
+        opener: Opener<Wire>,
+        sealer: Sealer<Wire>,
+    ) -> Link {
+        Link::new(core, Some(session), Input::Sealed(opener), Output::Sealed(sealer))
+    }
+
+    pub(crate) fn plain(core: Arc<Core>, session: Option<&Session>) -> Link {
+        let input = Input::Plain(BufReader::with_capacity(BUFFER, Wire(Arc::clone(&core))));
+        let output = Output::Plain(BufWriter::with_capacity(BUFFER, Wire(Arc::clone(&core))));
+        Link::new(core, session, input, output)
+    }
+
+    fn new(core: Arc<Core>, session: Option<&Session>, input: Input, output: Output) -> Link {
+        let sealed = matches!(input, Input::Sealed(_));
+        let shared = Shared {
+            core,
+            input: Mutex::new(input),
+            output: Mutex::new(Some(output)),
+            peer: session.map(Session::peer),
+            cipher: session.filter(|_| sealed).map(Session::cipher),
+        };
+        Link { shared: Arc::new(shared) }
+    }
+
+    /// Both ends of a link within this process, neither sealed nor authenticated.
+    ///
+    /// # Errors
+    ///
+    /// The system has no more sockets for this process.
+    pub fn pair() -> io::Result<(Link, Link)> {
+        let (near, far) = UnixStream::pair()?;
+        let link = |stream| Link::plain(Core::new(Raw::Pipe(Arc::new(stream)), None), None);
+        Ok((link(near), link(far)))
+    }
+
+    /// A handle of this link.
+    pub fn handle(&self) -> LinkHandle {
+        LinkHandle(Arc::clone(&self.shared))
+    }
+
+    /// The halves, each for a thread, and a handle for whoever looks after them.
+    pub fn into_parts(self) -> (LinkReader, LinkWriter, LinkHandle) {
+        let handle = self.handle();
+        (LinkReader(Arc::clone(&self.shared)), LinkWriter(self.shared), handle)
+    }
+}
+
+impl LinkHandle {
+    /// Ends the link at once: what is on its way may be lost. Whoever waits in a read or a write
+    /// returns with [`ErrorKind::ConnectionAborted`].
+    pub fn abort(&self) {
+        self.0.core.abort();
+    }
+
+    /// Sends what is buffered and the end, waits until the peer has it, and then until the peer ends
+    /// the link as well, all in at most `time`. Nobody should read or write any more; who does is
+    /// ended with the link. What the peer still sends is dropped.
+    ///
+    /// UDT has no end of one direction: a plain link over it does not wait for the peer, which may
+    /// find itself unable to send what it still has.
+    ///
+    /// # Errors
+    ///
+    /// The link broke, or `time` was over, before everything was delivered.
+    pub fn close(&self, time: Duration) -> io::Result<()> {
+        let (told, steps) = mpsc::channel();
+        let shared = Arc::clone(&self.0);
+        // On a thread of its own, for a writer may hold the stream for as long as the link stands.
+        thread::Builder::new().name("farhaul-close".into()).spawn(move || {
+            let delivered = shared.finish();
+            let goes_on = delivered.is_ok();
+            let _ = told.send(delivered);
+            if goes_on {
+                shared.wait_for_end();
+            }
+        })?;
+        let deadline = Instant::now() + time;
+        let result = steps.recv_timeout(time).unwrap_or_else(|_| {
+            let text = format!("the peer has not taken everything within {time:?}");
+            Err(io::Error::new(ErrorKind::TimedOut, text))
+        });
+        // It is delivered, whatever follows: the thread ends with the link.
+        let left = deadline.saturating_duration_since(Instant::now());
+        if result.is_err() || matches!(steps.recv_timeout(left), Err(RecvTimeoutError::Timeout)) {
+            self.abort();
+        }
+        result
+    }
+
+    /// What carries it.
+    pub fn kind(&self) -> Kind {
+        self.0.core.raw.kind()
+    }
+
+    /// The peer's address; none within this host.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.0.core.raw.peer()
+    }
+
+    /// Who the peer is; none within this process.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.0.peer
+    }
+
+    /// The cipher, as it is commonly written; none if nothing is sealed.
+    pub fn cipher(&self) -> Option<&'static str> {
+        self.0.cipher
+    }
+
+    /// Limits what this side sends, bits/s, 8000 and up (less counts as 8000); none: no limit.
+    pub fn set_max_rate(&self, bits_per_second: Option<u64>) {
+        self.0.core.set_max_rate(bits_per_second);
+    }
+
+    /// What the transport tells. Rates are since the query before, so one asker is best.
+    pub fn stats(&self) -> LinkStats {
+        let core = &self.0.core;
+        let Raw::Udp(connection) = &core.raw else {
+            return LinkStats { bytes_sent: core.bytes_sent(), ..LinkStats::default() };
+        };
+        // A connection that is over has nothing to tell.
+        let Ok(stats) = connection.stats(true) else { return LinkStats::default() };
+        let (now, total) = (stats.instant, stats.total.counters);
+        LinkStats {
+            rtt: now.rtt,
+            bytes_sent: total.bytes_sent,
+            packets_sent: total.packets_sent,
+            packets_retransmitted: total.packets_retransmitted,
+            loss: stats.recent.send_loss_rate,
+            send_rate: stats.recent.send_rate,
+            capacity: now.capacity,
+            congestion_window: now.congestion_window,
+            flow_window: now.flow_window,
+            in_flight: now.in_flight,
+            blocked_by_peer: now.flow_window < now.congestion_window
+                && now.in_flight >= now.flow_window,
+        }
+    }
+}
+
+impl Shared {
+    /// Sends the end, and waits until the peer has it.
+    fn finish(&self) -> io::Result<()> {
+        match lock(&self.output).take() {
+            Some(Output::Sealed(sealer)) => drop(sealer.finish()?),
+            Some(Output::Plain(mut writer)) => writer.flush()?,
+            None => {}
+        }
+        match &self.core.raw {
+            Raw::Udp(connection) => connection.wait_acknowledged(),
+            Raw::Tcp(stream) => {
+                stream.shutdown(Shutdown::Write)?;
+                self.drain()
+            }
+            Raw::Pipe(stream) => {
+                stream.shutdown(Shutdown::Write)?;
+                self.drain()
+            }
+        }
+    }
+
+    /// What TCP has done by now: the system tells that all was taken only by the peer's own end.
+    fn wait_for_end(&self) {
+        if let Raw::Udp(connection) = &self.core.raw {
+            if self.cipher.is_some() {
+                // An error is an end as well.
+                let _ = self.drain();
+            }
+            let _ = connection.clone().close();
+        }
+    }
+
+    /// Reads until the peer ends the link as well, which it does when it has read the end. A piece
+    /// at a time, so that others who read see the end, too.
+    fn drain(&self) -> io::Result<()> {
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match lock(&self.input).read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                // It went without a word, having taken what came: otherwise it is a reset.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Input::Sealed(opener) => opener.read(buf),
+            Input::Plain(reader) => reader.read(buf),
+        }
+    }
+}
+
+/// Not what is under way in it.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("kind", &self.core.raw.kind())
+            .field("peer", &self.core.raw.peer())
+            .field("cipher", &self.cipher)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Read for LinkReader {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        lock(&self.0.input).read(buf)
+    }
+}
+
+impl LinkWriter {
+    fn with<R>(&self, action: impl FnOnce(&mut dyn Write) -> io::Result<R>) -> io::Result<R> {
+        match &mut *lock(&self.0.output) {
+            Some(Output::Sealed(sealer)) => action(sealer),
+            Some(Output::Plain(writer)) => action(writer),
+            None => Err(io::Error::new(ErrorKind::NotConnected, "the link is closed")),
+        }
+    }
+}
+
+impl Write for LinkWriter {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.with(|out| out.write(buf))
+    }
+
+    fn write_all(&mut self, buf: &[u8]) -> io::Result<()> {
+        self.with(|out| out.write_all(buf))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.with(|out| out.flush())
+    }
+}

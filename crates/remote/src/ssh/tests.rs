@@ -1,0 +1,113 @@
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use serde_json::json;
+
+use super::*;
+
+/// Starts what the shell script `there` does in place of ssh and the other host.
+fn start(there: &str) -> Result<Remote, SshError> {
+    let command = SshCommand { words: ["sh", "-c", there].map(String::from).to_vec() };
+    let hello = json!({ "secret": "0123456789abcdef0123456789abcdef" });
+    Remote::start(&command, "there", "farhaul", &hello, &AtomicBool::new(false))
+}
+
+fn greeting_line(more: &str) -> String {
+    format!("FARHAUL1 {{\"version\":\"{VERSION}\",\"protocol\":{PROTOCOL}{more}}}")
+}
+
+fn error(there: &str) -> String {
+    start(there).unwrap_err().to_string()
+}
+
+#[test]
+fn commands_are_split_as_a_shell_does() {
+    let words = |text| SshCommand::parse(text).unwrap().words;
+    assert_eq!(
+        words("ssh -p 22 -i 'a b' \"c d\" e\\ f"),
+        ["ssh", "-p", "22", "-i", "a b", "c d", "e f"]
+    );
+    for bad in ["", "  ", "ssh 'x"] {
+        assert!(matches!(SshCommand::parse(bad), Err(SshError::Command(_))), "{bad}");
+    }
+    assert!(SshCommand::parse("/usr/bin/ssh -4").unwrap().is_ssh());
+    assert!(!SshCommand::parse("sshpass ssh").unwrap().is_ssh());
+}
+
+#[test]
+fn the_remote_path_is_one_word_there() {
+    let args = |command: &SshCommand, remote: &str| -> Vec<String> {
+        let command = command.command("host", remote);
+        command.get_args().map(|arg| arg.to_str().unwrap().to_owned()).collect()
+    };
+    let ssh = SshCommand::parse("ssh -p 7").unwrap();
+    assert_eq!(args(&ssh, "farhaul"), ["-p", "7", "-T", "--", "host", "farhaul agent"]);
+    let other = SshCommand::parse("in-container --fast").unwrap();
+    assert_eq!(args(&other, "a b;c"), ["--fast", "host", "'a b;c' agent"]);
+    assert_eq!(args(&other, "~/my bin/farhaul")[2], "~/'my bin/farhaul' agent");
+}
+
+#[test]
+fn a_greeting_is_found_behind_noise_and_messages_follow() {
+    let there = format!(
+        "echo Welcome; echo; read -r hello; echo '{}'; read -r message; \
+         echo \"{{\\\"echo\\\":$message}}\"; echo logout",
+        greeting_line(",\"udp_port\":7,\"later\":1")
+    );
+    let remote = start(&there).unwrap();
+    assert_eq!(remote.greeting().udp_port, Some(7));
+    remote.sender().send(&json!([1, "two"])).unwrap();
+    let all: Vec<_> = remote.received().iter().collect();
+    let message = Received::Message(json!({ "echo": [1, "two"] }));
+    assert_eq!(all, [message, Received::Closed(None)]);
+    assert!(remote.close(END_TIME).unwrap().success());
+}
+
+#[test]
+fn each_failure_says_what_to_do() {
+    let text = error("exit 127");
+    assert!(text.contains("no 'farhaul' on there") && text.contains("--remote-farhaul"), "{text}");
+    assert!(error("exit 126").contains("cannot be executed"));
+    assert!(error("exit 255").contains("ssh could not run a command on there"));
+    assert!(error("exit 2").contains("older version"));
+    assert!(error("kill -9 $$").contains("signal: 9"));
+    let text = error("printf '\\033[2Jnothing for you\\n'; exit 1");
+    assert!(text.contains("exit 1") && text.contains("'\u{fffd}[2Jnothing for you'"), "{text}");
+    let text = error("echo 'FARHAUL1 {\"version\":\"7.1\",\"protocol\":99}'");
+    assert!(text.contains("7.1") && text.contains(VERSION) && text.contains("install"), "{text}");
+    let text = error("echo 'FARHAUL1 {'");
+    assert!(text.contains("garbled"), "{text}");
+    let text = error(&format!("echo '{}'", greeting_line(",\"error\":\"disk is full\"")));
+    assert_eq!(text, "farhaul on there: disk is full");
+}
+
+#[test]
+fn noise_is_bounded_and_secrets_are_not_echoed() {
+    assert!(error("while :; do echo noise; done").contains("begins with 'noise'"));
+    assert!(error("yes | tr -d '\\n'").contains("did not begin"));
+    for echo in ["head -n 1", "read -r hello; echo \"sh: $hello: not found\""] {
+        let text = error(&format!("{echo}; echo and more; exit 1"));
+        assert!(text.contains("'and more'") && !text.contains("0123456789abcdef"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let command = SshCommand::parse("/no/such/ssh").unwrap();
+    let stop = AtomicBool::new(false);
+    let result = Remote::start(&command, "there", "farhaul", &json!({}), &stop);
+    assert!(matches!(result, Err(SshError::NotFound(name)) if name == "/no/such/ssh"));
+}
+
+#[test]
+fn starting_can_be_stopped_and_dropping_ends_the_child() {
+    let command = SshCommand::parse("sh -c 'exec sleep 1000'").unwrap();
+    let stop = AtomicBool::new(true);
+    let result = Remote::start(&command, "there", "farhaul", &json!({}), &stop);
+    assert!(matches!(result, Err(SshError::Interrupted(_))));
+    let there = format!("echo '{}'; exec sleep 1000", greeting_line(""));
+    let mut remote = start(&there).unwrap();
+    assert!(remote.exited().is_none());
+    let id = remote.child.0.id();
+    drop(remote);
+    assert!(!Path::new(&format!("/proc/{id}")).exists(), "reaped");
+}
