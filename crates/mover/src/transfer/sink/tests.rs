@@ -4,6 +4,7 @@ mod attributes;
 mod files;
 mod hostile;
 mod places;
+mod small;
 mod streams;
 mod trees;
 
