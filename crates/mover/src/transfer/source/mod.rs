@@ -365,7 +365,15 @@ impl Source<'_> {
     }
 
     fn differs(&self, file: u64) {
-        self.lock().desk.differs(file);
+        let mut state = self.lock();
+        if self.options.dry_run {
+            if let Some(over) = state.desk.remove(file, None) {
+                self.finished(state, over, Outcome::Moved { resumed: 0 });
+            }
+            return;
+        }
+        state.desk.differs(file);
+        drop(state);
         self.changed.notify_all();
     }
 
