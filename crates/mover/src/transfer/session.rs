@@ -64,6 +64,9 @@ pub trait Dial: Sync {
     ///
     /// Why there is no connection; [`io::ErrorKind::PermissionDenied`] if trying again is no use.
     fn dial(&self) -> io::Result<Link>;
+
+    /// No more connections are wanted: whoever waits in [`Dial::dial`] returns.
+    fn stop(&self) {}
 }
 
 /// What a running transfer tells of itself.
@@ -203,7 +206,8 @@ impl Session {
                 threads.spawn(|| driver.keep_control(threads, dial));
                 driver.supervise(Some(&|| driver.keep_lanes(threads, dial)), |pause| {
                     driver.pause(pause);
-                })
+                });
+                dial.stop();
             }
             Links::Accept(links) => driver.supervise(None, |pause| {
                 match links.recv_timeout(pause) {

@@ -488,7 +488,8 @@ impl Role for Source<'_> {
     fn lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
         let number = lane.number;
         let worked = lanes::work(self, lane);
-        if worked.is_err() {
+        // Also of one that ended well: who confirms its last blocks may not be reached any more.
+        if !self.is_stopped() {
             let mut state = self.lock();
             state.desk.lane_broke(number);
             drop(state);
