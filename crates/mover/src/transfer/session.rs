@@ -32,6 +32,8 @@ const PULSE: Duration = Duration::from_secs(1);
 const LAST_WORD: Duration = Duration::from_secs(3);
 /// A control channel without any sign of life for so long is broken, whatever the transport thinks.
 const SILENCE: Duration = Duration::from_secs(15);
+/// After so long without a first connection there will be none.
+const FIRST: Duration = Duration::from_secs(10);
 /// Between two attempts to connect: doubled from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
@@ -331,10 +333,11 @@ impl<'a> Driver<'a> {
     fn failed(&self, error: &io::Error) {
         let mut state = self.session.lock();
         state.last_error = error.to_string();
-        let ever = state.ever;
+        // The first connection may be lost while it is introduced, as any other.
+        let never = !state.ever && state.lost.is_some_and(|since| since.elapsed() > FIRST);
         drop(state);
         let fatal = error.kind() == io::ErrorKind::PermissionDenied;
-        if fatal || !ever {
+        if fatal || never {
             let error = io::Error::new(error.kind(), error.to_string());
             self.session.end(Err(TransferError::Unreachable(error)));
         }
