@@ -205,10 +205,12 @@ impl Block {
         let mut header = [0; BLOCK_HEADER];
         stream.read_exact(&mut header)?;
         let header = Header::decode(&header)?;
-        self.clear(header.number);
+        self.number = header.number;
+        self.pieces.clear();
         if header.pieces == 0 {
             return Ok(false);
         }
+        // Not cleared before: what was there is overwritten, and to fill it with zeros takes time.
         self.bytes.resize(header.bytes as usize, 0);
         stream.read_exact(&mut self.bytes)?;
         self.pieces = pieces(&self.bytes, header.pieces)?;
