@@ -177,7 +177,7 @@ impl Connection {
         let mut receive = ReceiveHalf::new(
             now,
             agreement.peer_isn,
-            config.receive_capacity(config.wire_mss(peer.ip())),
+            config.stranger_capacity(config.wire_mss(peer.ip())),
             config.mode == Mode::Message,
             config.reorder_tolerance,
         );
@@ -417,6 +417,11 @@ impl Connection {
     /// Tells the peer of an error of this side: 4000 when what came cannot be written.
     pub fn signal_error(&mut self, code: u32) {
         self.outbox.error = Some(code);
+    }
+
+    /// The peer has shown who it is: it may send as much as [`Config::receive_memory`] allows.
+    pub fn welcome(&mut self) {
+        self.receive.widen(self.config.receive_capacity(self.config.wire_mss(self.peer.ip())));
     }
 
     /// Limits the sending rate, bits/s with all headers; less than 8000 counts as that.

@@ -32,6 +32,10 @@ use core::time::Duration;
 /// Silence of the peer after which a link counts as broken, unless the caller wants another.
 pub const SILENCE: Duration = Duration::from_secs(10);
 
+/// What a stranger may have kept over UDT before it has shown who it is, bytes. A handshake needs a
+/// hundredth of it.
+const STRANGER_MEMORY: usize = 1 << 20;
+
 /// The same state is consistent after a panic of another holder: nothing is left half-done under
 /// the locks of this crate.
 fn lock<T: ?Sized>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
