@@ -42,7 +42,8 @@ pub enum CloseReason {
     LingerTimeout,
     /// The peer closed it.
     Peer,
-    /// Nothing has come from the peer for too long.
+    /// Nothing has come from the peer for too long; or for so long it has missed what was
+    /// acknowledged in its name.
     TimedOut,
     /// The congestion control law panicked: [`Connection::failure`] tells what it said.
     LawFailed,
@@ -138,6 +139,8 @@ pub struct Connection {
     /// What the peer's law would have this side do.
     peer_wish: Wish,
     last_heard: Time,
+    /// Since when the peer has reported losses of what was acknowledged, and acknowledged no more.
+    disowned: Option<Time>,
     last_sent: Time,
     /// When a silent peer was last asked for a sign of life.
     asked_at: Time,
@@ -210,6 +213,7 @@ impl Connection {
             outbox: Outbox::default(),
             peer_wish: Wish::NONE,
             last_heard: now,
+            disowned: None,
             last_sent: now,
             asked_at: now,
             events: Events { connected: true, writable: true, ..Events::default() },

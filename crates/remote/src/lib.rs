@@ -25,6 +25,8 @@ pub use lines::Received;
 pub use link::{Kind, Link, LinkHandle, LinkReader, LinkStats, LinkWriter};
 pub use listen::{ListenConfig, Listening};
 pub use secured::{Context, LinkError, Terms};
+#[doc(hidden)]
+pub use ssh::look_for_greeting;
 pub use ssh::{Remote, RemoteSender, SshCommand, SshError};
 
 use core::time::Duration;

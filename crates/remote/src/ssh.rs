@@ -371,6 +371,15 @@ fn receive(mut stdout: impl BufRead, begun: &Sender<Beginning>, told: &SyncSende
     }
 }
 
+/// What [`Remote::start`] makes of an agent's output, for fuzzing.
+#[doc(hidden)]
+pub fn look_for_greeting(stdout: &mut impl BufRead, host: &str) -> Result<Greeting, SshError> {
+    match begin(stdout) {
+        Beginning::Greeting(text) => greeting(&text, host),
+        Beginning::Noise { first, .. } => Err(no_greeting(host, "farhaul", None, first)),
+    }
+}
+
 /// Passes over what a shell says. The first line, if something echoes it, is not shown again.
 fn begin(stdout: &mut impl BufRead) -> Beginning {
     let (mut first, mut count) = (None, 0);
