@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use farhaul_mover::Cancel;
 use farhaul_mover::transfer::link::{self, Purpose};
 use farhaul_mover::transfer::session::{Links, greet, refuse};
-use farhaul_mover::transfer::{Event, Observer, Outcome};
+use farhaul_mover::transfer::{Event, Observer};
 use farhaul_remote::agent::{Controller, ControllerSender};
 use farhaul_remote::bootstrap::{Expected, Greeting, Hello, Start};
 use farhaul_remote::{DialConfig, Dialer, ListenConfig, Listening, Received, Terms};
@@ -16,8 +16,9 @@ use farhaul_secure::{Identity, Trust};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::job::{FileLine, Order, Told};
+use super::job::{Order, Told};
 use super::links::{Dialing, adapt};
+use super::show::file_line;
 use super::side::{self, Surroundings};
 use crate::config::{FlagLayer, Settings};
 use crate::exit::Failed;
@@ -203,21 +204,11 @@ impl Telling {
         if !self.all {
             return;
         }
+        if let Some(line) = file_line(event) {
+            return self.send(&Told::File(line));
+        }
         match event {
-            Event::File { path, size, digest, outcome } => {
-                let outcome = match outcome {
-                    Outcome::Moved { .. } => "moved",
-                    Outcome::Same => "same",
-                    Outcome::Kept => "kept",
-                };
-                self.send(&Told::File(FileLine {
-                    path: (*path).into(),
-                    size: *size,
-                    digest: digest
-                        .map(|digest| blake3::Hash::from_bytes(digest).to_hex().to_string()),
-                    outcome: outcome.into(),
-                }));
-            }
+            Event::Deleted { path } => self.send(&Told::Deleted((*path).into())),
             Event::Failed { failure, .. } => self.send(&Told::Failed(failure.to_string())),
             Event::Note(text) => self.send(&Told::Note((*text).to_owned())),
             Event::Skipped { path, what } => {

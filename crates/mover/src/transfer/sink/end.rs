@@ -151,12 +151,12 @@ impl Sink<'_> {
         digest: Option<Digest>,
         tell: bool,
     ) -> Result<(), TransferError> {
-        let size = {
+        let (size, sparse) = {
             let mut inner = lock(&pending.inner);
             let rest = inner.size.saturating_sub(inner.counted);
             inner.counted = inner.size;
             add(&self.counts.bytes, rest);
-            inner.size
+            (inner.size, inner.sparse)
         };
         self.counts.files.fetch_add(1, Ordering::Relaxed);
         self.show(pending);
@@ -164,7 +164,7 @@ impl Sink<'_> {
             self.say(Message::Finished { file: pending.entry });
         }
         let path = pending.place.path();
-        (self.observe)(Event::File { path: &path, size, digest, outcome });
+        (self.observe)(Event::File { path: &path, size, digest, sparse, outcome });
         if matches!(outcome, Outcome::Moved { .. }) && size <= CHUNK && pending.kind == Kind::File {
             lock(&self.recent).add(pending);
         }

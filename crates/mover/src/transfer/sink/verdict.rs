@@ -175,7 +175,7 @@ impl Sink<'_> {
 
     /// A file is not wanted. If its digest is, that comes first.
     fn skip(&self, pending: &Arc<Pending>, reason: Skip) -> Result<(), TransferError> {
-        if self.settings.want_digests && pending.kind == Kind::File {
+        if self.settings.want_digests && reason == Skip::Same && pending.kind == Kind::File {
             let version = lock(&pending.inner).version;
             let pending = Arc::clone(pending);
             self.slow.push(Job::Digest { pending, version, skip: Some(reason) });
