@@ -192,6 +192,7 @@ impl SettingArgs {
             send_memory: self.send_memory,
             bind: self.bind.clone(),
             listen_ports: self.listen_ports,
+            advertise: None,
             progress: self.no_progress.then_some(false),
         }
     }

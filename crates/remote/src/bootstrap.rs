@@ -82,9 +82,24 @@ pub struct Greeting {
     /// Its host's addresses, best first.
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
+    /// Where it is to be dialed, and nowhere else, if its host has been told so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advertised: Option<Advertised>,
     /// Why it cannot serve, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// Addresses at which others reach a host that cannot know them by itself, as behind a translator of
+/// addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advertised {
+    /// For UDT, best first.
+    #[serde(default)]
+    pub udp: Vec<SocketAddr>,
+    /// For TCP, best first.
+    #[serde(default)]
+    pub tcp: Vec<SocketAddr>,
 }
 
 /// Who begins.
@@ -190,9 +205,12 @@ impl Greeting {
         Greeting { version, protocol: PROTOCOL, error: Some(error), ..Greeting::default() }
     }
 
-    /// Where the agent may be dialed over UDT and over TCP: at `known`, which this side would try by
-    /// itself, then where the agent believes to be, each once.
+    /// Where the agent may be dialed over UDT and over TCP: where it wants to be; or else at `known`,
+    /// which this side would try by itself, then where the agent believes to be, each once.
     pub fn candidates(&self, known: &[IpAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
+        if let Some(Advertised { udp, tcp }) = &self.advertised {
+            return (udp.clone(), tcp.clone());
+        }
         let mut addresses: Vec<IpAddr> = Vec::new();
         for address in known.iter().chain(&self.addresses) {
             if addresses.len() < MAX_ADDRESSES && !addresses.contains(address) {
@@ -398,9 +416,12 @@ mod tests {
         assert_eq!(texts, ["192.0.2.1:7", "10.0.0.1:7", "[fd00::1]:7"]);
         assert_eq!(tcp, []);
         let many = (0..1000u32).map(|n| IpAddr::from(n.to_be_bytes())).collect();
-        let greeting = Greeting { udp_port: Some(7), addresses: many, ..Greeting::new(key) };
-        let (udp, _) = greeting.candidates(&known);
+        let crowded = Greeting { udp_port: Some(7), addresses: many, ..Greeting::new(key) };
+        let (udp, _) = crowded.candidates(&known);
         assert_eq!((udp.len(), udp[0].ip()), (MAX_ADDRESSES, known[0]));
+        let advertised = Advertised { tcp: vec!["198.51.100.1:9".parse().unwrap()], udp: vec![] };
+        let greeting = Greeting { advertised: Some(advertised.clone()), ..greeting };
+        assert_eq!(greeting.candidates(&known), (advertised.udp, advertised.tcp));
     }
 
     #[test]

@@ -284,9 +284,12 @@ impl Remote {
         self.sender.clone()
     }
 
-    /// Where the agent may be dialed over UDT and over TCP: first where ssh finds it, then where it
-    /// says to be itself.
+    /// Where the agent may be dialed over UDT and over TCP: where it wants to be; or else first where
+    /// ssh finds it, then where it says to be itself.
     pub fn candidates(&self) -> (Vec<std::net::SocketAddr>, Vec<std::net::SocketAddr>) {
+        if self.greeting.advertised.is_some() {
+            return self.greeting.candidates(&[]);
+        }
         let after_user = self.host.rsplit_once('@').map_or(&*self.host, |(_, host)| host);
         let configured = configured_hostname(&self.command, &self.host);
         let name = configured.as_deref().unwrap_or(after_user);

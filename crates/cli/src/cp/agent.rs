@@ -1,5 +1,6 @@
 //! The far side of a copy, started over ssh by the near one.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +11,7 @@ use farhaul_mover::transfer::link::{self, Purpose};
 use farhaul_mover::transfer::session::{Links, greet, refuse};
 use farhaul_mover::transfer::{Event, Observer};
 use farhaul_remote::agent::{Controller, ControllerSender};
-use farhaul_remote::bootstrap::{Expected, Greeting, Hello, Start};
+use farhaul_remote::bootstrap::{Advertised, Expected, Greeting, Hello, Start};
 use farhaul_remote::{DialConfig, Dialer, ListenConfig, Listening, Received, Terms};
 use farhaul_secure::{Identity, Trust};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ use super::job::{Order, Told};
 use super::links::{Dialing, adapt};
 use super::show::file_line;
 use super::side::{self, Surroundings};
+use crate::config::value::{At, Transport};
 use crate::config::{FlagLayer, Settings};
 use crate::exit::Failed;
 
@@ -98,13 +100,11 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
 ///
 /// What to tell the controller.
 pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), String> {
-    if hello.plain {
-        let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
-        if !settings.plain.value {
-            let text = "this side does not allow data that is not encrypted: leave --plain out, or \
-                        set plain = true in ~/.config/farhaul/config.toml here";
-            return Err(text.into());
-        }
+    let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
+    if hello.plain && !settings.plain.value {
+        let text = "this side does not allow data that is not encrypted: leave --plain out, or \
+                    set plain = true in ~/.config/farhaul/config.toml here";
+        return Err(text.into());
     }
     side::check(&order.job, &order.terms).map_err(|error| error.to_string())?;
     let identity = Identity::generate().map_err(|error| error.to_string())?;
@@ -133,9 +133,22 @@ pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), String>
         udp_port: listening.udp_port(),
         tcp_port: listening.tcp_port(),
         addresses: listening.addresses(),
+        advertised: advertised(&settings.advertise.value, &listening),
         ..Greeting::new(key)
     };
     Ok((greeting, Ready { order, session, terms, expected, listening, links }))
+}
+
+/// Where this host has been told that it is reached.
+fn advertised(all: &[At], listening: &Listening) -> Option<Advertised> {
+    let of = |other: Transport, port: Option<u16>| -> Vec<SocketAddr> {
+        let Some(port) = port else { return Vec::new() };
+        let mine = all.iter().filter(|at| at.transport != other);
+        mine.map(|at| SocketAddr::new(at.address, at.port.unwrap_or(port))).collect()
+    };
+    let (udp, tcp) = (listening.udp_port(), listening.tcp_port());
+    (!all.is_empty())
+        .then(|| Advertised { udp: of(Transport::Tcp, udp), tcp: of(Transport::Udp, tcp) })
 }
 
 /// A connection of the peer: what it is for.

@@ -107,7 +107,11 @@ impl Sink<'_> {
         if let Some(open) = &directory {
             let failed = |error: io::Error| self.fatal(self.settings.shown.clone(), error);
             if !fresh {
-                *lock(&self.marks) = marker::Marks::find(open).map_err(failed)?;
+                let marks = marker::Marks::find(open).map_err(failed)?;
+                if !self.settings.dry_run {
+                    self.dead.get_or_init(|| marks.dead(open));
+                }
+                *lock(&self.marks) = marks;
             }
             if !self.settings.dry_run {
                 // Where nothing can be made here, it makes no difference.
@@ -455,6 +459,7 @@ impl Sink<'_> {
         }
         let policy = &self.settings.policy;
         if !same {
+            self.mark();
             let direct = match found {
                 None => symlinkat(text, &here, &**name),
                 Some(_) => Err(Errno::EXIST),

@@ -267,6 +267,7 @@ impl Sink<'_> {
     }
 
     fn finish_directory(&self, directory: &Arc<Directory>) {
+        self.sweep(directory);
         self.delete_left(directory);
         self.counts.directories.fetch_sub(1, Ordering::Relaxed);
         let Some(finally) = &directory.finally else { return };
@@ -290,6 +291,18 @@ impl Sink<'_> {
         directory.close();
     }
 
+    /// Removes what an earlier transfer was writing here when it was ended.
+    fn sweep(&self, directory: &Arc<Directory>) {
+        if let Some(dead) = self.dead.get()
+            && !directory.missing
+            && !directory.fresh
+            && let Err(error) = self.directories.get(directory).and_then(|open| dead.sweep(&open))
+        {
+            let path = directory.path();
+            self.note(&format!("{}: not cleaned up: {error}", path.display()));
+        }
+    }
+
     /// Deletes what the source does not have in a directory.
     fn delete_left(&self, directory: &Arc<Directory>) {
         let Some(Left { complete, names }) = lock(&directory.left).take() else { return };
@@ -301,6 +314,7 @@ impl Sink<'_> {
 
     /// Everything is finished: it is made sure of, and confirmed.
     pub(super) fn end_everything(&self, root: &Arc<Directory>) -> Result<(), TransferError> {
+        self.sweep(root);
         self.delete_left(root);
         let (tally, omitted) = {
             let walk = lock(&self.walk);

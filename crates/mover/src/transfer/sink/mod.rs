@@ -41,7 +41,7 @@ use self::announce::Walk;
 use self::attributes::Policy;
 use self::entry::{Gone, Pending, Recent, SLOTS, Slots, Work};
 use self::links::Links;
-use self::marker::Marks;
+use self::marker::{Dead, Marks};
 use self::names::Naming;
 pub use self::options::{Existing, Preserve, SinkOptions, SinkTarget};
 use self::stream::Standard;
@@ -87,6 +87,8 @@ pub struct Sink<'a> {
     root: OnceLock<Arc<Directory>>,
     links: Mutex<Links>,
     marks: Mutex<Marks>,
+    /// Earlier transfers to this target, after which it is cleaned up.
+    dead: OnceLock<Dead>,
     /// An attempt has been made to leave one.
     marked: AtomicBool,
     /// One directory of every file system that is written to.
@@ -250,6 +252,7 @@ impl<'a> Sink<'a> {
             root: OnceLock::new(),
             links: Mutex::default(),
             marks: Mutex::new(Marks::none()),
+            dead: OnceLock::new(),
             marked: AtomicBool::new(false),
             devices: Mutex::default(),
             standard,

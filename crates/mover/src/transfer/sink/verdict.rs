@@ -330,6 +330,7 @@ impl Sink<'_> {
     /// Opens the partial file; bytes and subtrees that an earlier transfer has left.
     pub(super) fn open_part(&self, pending: &Pending) -> io::Result<(Work, u64, Vec<Node>)> {
         let place = &pending.place;
+        self.mark();
         let directory = self.directories.get(&place.directory)?;
         let name = Name::new(&place.name).map_err(io::Error::other)?;
         let identity = lock(&pending.inner).identity(self.settings.verify);
