@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -33,6 +33,7 @@ use farhaul_mover::Cancel;
 use farhaul_mover::location::{Location, There};
 use farhaul_mover::transfer::link::Purpose;
 use farhaul_mover::transfer::session::{Links, greet};
+use farhaul_mover::transfer::{Event, TransferError};
 use farhaul_remote::bootstrap::{Hello, fresh};
 use farhaul_remote::{
     DialConfig, Dialer, Link, Received, Remote, SshCommand, SshError, Terms as LinkTerms, Transport,
@@ -296,7 +297,7 @@ fn report(
     plan: &Plan,
     summary: Summary,
     going: &Going,
-    result: &Result<(), farhaul_mover::transfer::TransferError>,
+    result: &Result<(), TransferError>,
     took: Duration,
 ) -> Report {
     let seconds = took.as_secs_f64();
@@ -334,38 +335,31 @@ fn here(plan: &Plan, show: &Show) -> Result<Finished> {
     let pipes = Pipes { give: std::sync::Mutex::new(give) };
     let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
     let terms = &plan.terms;
-    let around = |observe, show| Surroundings {
-        session: id.0,
-        cancel: cancel.clone(),
-        reconnect: Arc::default(),
-        observe,
-        show,
-    };
     std::thread::scope(|threads| {
-        let observe = |event: farhaul_mover::transfer::Event<'_>| {
+        let observe = |event: Event<'_>| {
             // The source tells of everything else.
-            if let farhaul_mover::transfer::Event::Deleted { .. } = event {
+            if let Event::Deleted { .. } = event {
                 show.event(&event);
             }
         };
+        let sinks_cancel = cancel.clone();
         let sink = threads.spawn(move || {
             let around = Surroundings {
                 session: id.0,
-                cancel: cancel.clone(),
+                cancel: sinks_cancel,
                 reconnect: Arc::default(),
                 observe: &observe,
                 show: &mut |_| {},
             };
             side::run(&sink, terms, Links::Accept(accepted), around)
         });
-        let _ = around;
         let finished = side::run(
             &source,
             terms,
             Links::Dial(&pipes),
             Surroundings {
                 session: id.0,
-                cancel: Cancel::default(),
+                cancel,
                 reconnect: Arc::default(),
                 observe: &|event| show.event(&event),
                 show: &mut |going| show.progress(&progress_line(going)),
@@ -464,15 +458,12 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finished>
         told = far.wait_end();
     }
     if let Some((summary, error)) = told {
-        if !sending {
-            // What was not there to be read is known there only.
-            finished.summary.skipped = summary.skipped;
-            finished.summary.resumed_bytes = summary.resumed_bytes.max(finished.summary.resumed_bytes);
-        }
-        if let (Err(farhaul_mover::transfer::TransferError::Lost { .. }), Some((code, text))) =
-            (&finished.result, error)
-        {
+        if let (Err(TransferError::Lost { .. }), Some((code, text))) = (&finished.result, error) {
             return Err(Failed { code, message: format!("{host}: {text}") }.into());
+        }
+        if !sending {
+            // The source knows what was moved and what was there.
+            finished.summary = summary;
         }
     }
     far.remote.close(END);

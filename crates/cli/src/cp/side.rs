@@ -90,8 +90,13 @@ pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>)
         Job::Sink(job) => match sink(job, terms, &session, around.observe) {
             Ok(sink) => {
                 let progress = || sink.progress();
+                let work = || {
+                    if let Err(error) = sink.work() {
+                        session.end(Err(error));
+                    }
+                };
                 let (result, going) =
-                    drive(&sink, &session, terms, links, around, false, &|| {}, &progress);
+                    drive(&sink, &session, terms, links, around, false, &work, &progress);
                 Finished { summary: of_sink(&sink), going, result }
             }
             Err(error) => refused(error),
@@ -169,7 +174,7 @@ fn sink<'a>(
     Sink::new(options, say, Arc::clone(&session.stages), observe)
 }
 
-/// Runs a role beside what announces and what shows.
+/// Runs a role beside its other work and what shows.
 #[allow(clippy::too_many_arguments, reason = "what the two roles have in common, said once")]
 fn drive(
     role: &(dyn farhaul_mover::transfer::Role + Sync),
@@ -178,7 +183,7 @@ fn drive(
     links: Links<'_>,
     around: Surroundings<'_>,
     source: bool,
-    announce: &(dyn Fn() + Sync),
+    beside: &(dyn Fn() + Sync),
     progress: &(dyn Fn() -> Progress + Sync),
 ) -> (Result<(), TransferError>, Going) {
     let Surroundings { session: id, cancel, reconnect, observe, show } = around;
@@ -189,7 +194,7 @@ fn drive(
     let mut watch = Watch::new(session, source, progress);
     let watcher = thread::current();
     let result = thread::scope(|threads| {
-        threads.spawn(announce);
+        threads.spawn(beside);
         let over = &over;
         let runner = threads.spawn(move || {
             // However it ends, the watcher is to see it.
@@ -278,7 +283,7 @@ impl<'a> Watch<'a> {
         }
         let (here, there) = (self.session.stages.read(), self.session.peer());
         let busy = (going.lately.source_busy, going.lately.sink_busy);
-        going.overall = self.evidence(here, there.stages, busy);
+        self.going.overall = self.evidence(here, there.stages, busy);
         self.passed = self.at.elapsed();
         let full = self.passed >= WINDOW;
         if full {
@@ -327,5 +332,22 @@ fn of_source(source: &Source<'_>) -> Summary {
         deleted: report.deleted,
         failed: report.failures.count,
         failures: report.failures.first.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// What a sink knows: which of its files were moved is known to the source.
+fn of_sink(sink: &Sink<'_>) -> Summary {
+    let (tally, failures, progress) = (sink.tally(), sink.failures(), sink.progress());
+    Summary {
+        files: tally.files,
+        directories: tally.directories,
+        symlinks: tally.symlinks,
+        bytes: tally.bytes,
+        moved_files: progress.files,
+        moved_bytes: progress.moved,
+        deleted: sink.deleted(),
+        failed: failures.count,
+        failures: failures.first.iter().map(ToString::to_string).collect(),
+        ..Summary::default()
     }
 }

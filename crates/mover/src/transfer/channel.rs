@@ -43,6 +43,8 @@ struct State {
     received: u64,
     /// What the peer was last told of that.
     confirmed: u64,
+    /// The peer is to be told of it at once.
+    urgent: bool,
     /// Counts connections: a thread that serves an older one ends.
     generation: u64,
     attached: bool,
@@ -127,7 +129,7 @@ impl Channel {
                 }
                 let quiet = written.elapsed();
                 let news = state.next < state.first + state.waiting.len() as u64;
-                if news || state.received - state.confirmed >= CONFIRM_EACH || quiet >= QUIET {
+                if news || state.urgent || state.received - state.confirmed >= CONFIRM_EACH || quiet >= QUIET {
                     break;
                 }
                 state = self
@@ -136,10 +138,15 @@ impl Channel {
                     .unwrap_or_else(PoisonError::into_inner)
                     .0;
             }
+            let urgent = state.urgent;
             state.take(&mut bytes);
             drop(state);
             stream.write_all(&bytes)?;
             stream.flush()?;
+            if urgent {
+                self.lock().urgent = false;
+                self.changed.notify_all();
+            }
             written = Instant::now();
             bytes.clear();
         }
@@ -193,12 +200,18 @@ impl Channel {
         }
     }
 
-    /// Waits until the peer has confirmed everything; false if there is no connection any more, or
+    /// Tells the peer at once what has come.
+    pub fn confirm(&self) {
+        self.lock().urgent = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the peer has confirmed everything, and knows what it was to be told; false if there is no connection any more, or
     /// it takes too long.
     pub fn wait_confirmed(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut state = self.lock();
-        while !state.waiting.is_empty() {
+        while !state.waiting.is_empty() || state.urgent {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || !state.attached {
                 return false;

@@ -333,6 +333,7 @@ impl<'a> Driver<'a> {
             session.channel.say(&Message::Abort { reason, text });
         }
         if connected {
+            session.channel.confirm();
             session.channel.wait_confirmed(LAST_WORD);
         }
     }
@@ -518,11 +519,15 @@ impl<'a> Driver<'a> {
             // A connection that cannot be written to is not read for long either.
             both.0.abort();
         });
-        let read = session.channel.read(generation, &mut *reader, &mut |m| self.message(m));
-        match read {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => session.end(Err(error)),
-            Err(error) => self.lost(generation, &handle, &error),
+        let mut read = || session.channel.read(generation, &mut *reader, &mut |m| self.message(m));
+        let mut ended = read();
+        if let Ok(Err(error)) = ended {
+            session.end(Err(error));
+            // What the peer confirms of the last word is still to be heard.
+            ended = read();
+        }
+        if let Err(error) = ended {
+            self.lost(generation, &handle, &error);
         }
     }
 
@@ -588,9 +593,13 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Takes a message; false when the transfer is over.
+    /// Takes a message; whether to read on.
     fn message(&self, message: Message) -> Result<bool, TransferError> {
         let session = self.session;
+        if session.is_over() {
+            // Read on only for what the peer confirms.
+            return Ok(true);
+        }
         match message {
             Message::Pulse(pulse) => {
                 let mut state = session.lock();
@@ -617,7 +626,7 @@ impl<'a> Driver<'a> {
                 Flow::Continue => Ok(true),
                 Flow::Over => {
                     session.end(Ok(()));
-                    Ok(false)
+                    Ok(true)
                 }
             },
         }

@@ -16,7 +16,7 @@ use super::names::{self, Names};
 use super::options::Existing;
 use super::root::{Root, Target};
 use super::tree::{Directory, Finally, Left, Place, open_directory};
-use super::{Job, Sink, add, lock, marker, subtract, trouble, violation};
+use super::{Sink, add, lock, marker, subtract, trouble, violation};
 use crate::frame::{Attributes, MAX_DEPTH, Tally};
 use crate::inode;
 use crate::name::Name;
