@@ -83,6 +83,7 @@ pub fn run() -> Result<()> {
             reconnect,
             observe,
             show: &mut |going| shown.look(going),
+            service: None,
         },
     );
     listening.close();
@@ -144,11 +145,7 @@ fn ready(hello: Hello) -> Result<(Greeting, Ready), String> {
 }
 
 /// A connection of the peer: what it is for.
-fn newcomer(
-    link: farhaul_remote::Link,
-    session: [u8; 16],
-    give: &Sender<(Purpose, link::Link)>,
-) {
+fn newcomer(link: farhaul_remote::Link, session: [u8; 16], give: &Sender<(Purpose, link::Link)>) {
     let mut link = adapt(link);
     match greet(&mut link) {
         Ok(join) if join.session == session => drop(give.send((join.purpose, link))),
@@ -223,7 +220,8 @@ impl Telling {
                 self.send(&Told::File(FileLine {
                     path: (*path).into(),
                     size: *size,
-                    digest: digest.map(|digest| blake3::Hash::from_bytes(digest).to_hex().to_string()),
+                    digest: digest
+                        .map(|digest| blake3::Hash::from_bytes(digest).to_hex().to_string()),
                     outcome: outcome.into(),
                 }));
             }

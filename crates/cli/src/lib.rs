@@ -23,7 +23,6 @@ mod places;
 mod plot;
 mod progress;
 mod qlog;
-#[allow(dead_code, reason = "for the server, which is not there yet")]
 mod serve;
 mod sim;
 mod tables;
@@ -51,6 +50,7 @@ struct Cli {
 enum Command {
     Demo(Box<demo::DemoArgs>),
     Cp(Box<cp::CpArgs>),
+    Serve(serve::ServeArgs),
     Send(Box<transfer::SendArgs>),
     Recv(Box<transfer::RecvArgs>),
     Perf(Box<perf::PerfArgs>),
@@ -88,6 +88,7 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
     let result = match &cli.command {
         Command::Demo(args) => demo::run(args),
         Command::Cp(args) => cp::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Agent => agent::run(),
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),

@@ -110,8 +110,10 @@ impl fmt::Display for BadServed {
             BadServed::Export => "it names no export of the server",
             BadServed::Percent => "behind a % stand two hexadecimal digits; % itself is %25",
             BadServed::Path => "its path has '..' or a zero byte in it",
-            BadServed::Extra => "a server is known by its key: a URL has neither user nor ?query nor \
-                                 #fragment (? and # in names are %3F and %23)",
+            BadServed::Extra => {
+                "a server is known by its key: a URL has neither user nor ?query nor \
+                                 #fragment (? and # in names are %3F and %23)"
+            }
         })
     }
 }

@@ -10,7 +10,7 @@ use farhaul_mover::transfer::session::Dial;
 use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle};
 
 /// How long an attempt to connect may take.
-const DIAL_TIME: Duration = Duration::from_secs(15);
+pub const DIAL_TIME: Duration = Duration::from_secs(15);
 
 /// A connection for a transfer.
 pub fn adapt(link: Link) -> link::Link {
@@ -80,9 +80,7 @@ impl Dial for Dialing {
                 DialFailure::NotAuthenticated
                 | DialFailure::Plain
                 | DialFailure::Name(_)
-                | DialFailure::NoCandidate => {
-                    io::ErrorKind::PermissionDenied
-                }
+                | DialFailure::NoCandidate => io::ErrorKind::PermissionDenied,
                 DialFailure::Interrupted => io::ErrorKind::Interrupted,
                 _ => io::ErrorKind::TimedOut,
             };

@@ -113,8 +113,7 @@ mod tests {
     #[test]
     fn days_begin_anew_and_the_sum_does_not() {
         let account = Account::default();
-        let limits =
-            Limits { bytes_per_day: Some(10), bytes: Some(25), ..Limits::default() };
+        let limits = Limits { bytes_per_day: Some(10), bytes: Some(25), ..Limits::default() };
         assert_eq!(account.check(&limits, 1), Ok(()));
         account.count(9, 1);
         assert_eq!(account.check(&limits, 1), Ok(()));

@@ -68,9 +68,12 @@ impl From<&TransferError> for Refusal {
 /// # Errors
 /// What is not allowed.
 pub fn admit(config: &ServeConfig, client: &str, order: &[u8]) -> Result<Granted, Refusal> {
-    let order: ServedOrder = serde_json::from_slice(order)
-        .map_err(|_| Refusal::new("an order that this server does not understand: the versions of \
-                                   farhaul on both sides do not go together"))?;
+    let order: ServedOrder = serde_json::from_slice(order).map_err(|_| {
+        Refusal::new(
+            "an order that this server does not understand: the versions of \
+                                   farhaul on both sides do not go together",
+        )
+    })?;
     let ServedOrder { export: name, mut job, mut terms } = order;
     let Some(export) = config.export_for(client, &name) else {
         return Err(Refusal::new(format!("there is no export '{name}' for this client")));
