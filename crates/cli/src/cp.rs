@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `job.rs` | what a side is to do, in a form that goes to the other host |
 //! | `side.rs` | one side at work in this process |
+//! | `agent.rs` | the far side over ssh |
 //! | `links.rs` | secured connections as a transfer takes them |
 //! | `between.rs` | a copy between two other hosts |
 //! | `served.rs` | a copy from or to a server |
 //! | `show.rs`, `report.rs`, `receipt.rs` | how it goes, what it came to, and proof of that |
 
+pub mod agent;
 mod between;
 pub mod job;
 pub mod links;
@@ -48,6 +50,7 @@ use self::receipt::ReceiptWriter;
 use self::report::{Report, Stages, Summary};
 use self::show::{Line, Show, Wanted, progress_line};
 use self::side::{Finished, Going, Surroundings};
+use crate::agent::Task;
 use crate::config::value::{
     self, Local, Locals, Memory, PortRange, Preserve, RateLimit, Streams, Verify,
 };
@@ -458,9 +461,9 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finished>
     let (identity, secret, session) = fresh()?;
     let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
     let (ours, theirs) = if sending { (source, sink) } else { (sink, source) };
-    let order = plan.order(theirs, false);
+    let task = Task::Copy(Box::new(plan.order(theirs, false)));
     let mut hello =
-        Hello::new(Some(identity.public_key()), secret, session, serde_json::to_value(order)?);
+        Hello::new(Some(identity.public_key()), secret, session, serde_json::to_value(task)?);
     hello.plain = plan.terms.plain;
     hello.transport = plan.transport();
     let command = SshCommand::parse(&plan.settings.ssh.value)?;
@@ -538,10 +541,13 @@ fn say_way(plan: &Plan, show: &Show, before: Option<&str>, now: Option<&str>) {
     }
 }
 
+/// What a side tells at its end: what it did; the exit code and the reason if it could not go on.
+type LastWord = (Summary, Option<(u8, String)>);
+
 /// The far side, and its last word.
 struct Far {
     remote: Remote,
-    ended: Option<(Summary, Option<(u8, String)>)>,
+    ended: Option<LastWord>,
 }
 
 impl Far {
@@ -559,7 +565,7 @@ impl Far {
     }
 
     /// Waits a moment for its last word.
-    fn wait_end(&mut self) -> Option<(Summary, Option<(u8, String)>)> {
+    fn wait_end(&mut self) -> Option<LastWord> {
         let deadline = Instant::now() + END;
         while self.ended.is_none() {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -8,6 +8,7 @@ mod cc;
 mod config;
 mod cp;
 mod demo;
+mod doctor;
 mod exit;
 mod files;
 mod greeting;
@@ -48,9 +49,12 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    #[command(hide = true)]
+    Agent(agent::AgentArgs),
     Demo(Box<demo::DemoArgs>),
     Cp(Box<cp::CpArgs>),
     Serve(serve::ServeArgs),
+    Doctor(Box<doctor::DoctorArgs>),
     Send(Box<transfer::SendArgs>),
     Recv(Box<transfer::RecvArgs>),
     Perf(Box<perf::PerfArgs>),
@@ -66,9 +70,6 @@ enum Command {
     Lab(lab::LabCommand),
     #[command(subcommand)]
     Sim(sim::SimCommand),
-    /// The far side of a copy, started by farhaul over ssh
-    #[command(hide = true)]
-    Agent,
     #[command(subcommand)]
     Wan(wan::WanCommand),
     Completions(manual::CompletionsArgs),
@@ -86,10 +87,11 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
     }
     let cli = Cli::parse();
     let result = match &cli.command {
+        Command::Agent(args) => agent::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Cp(args) => cp::run(args),
         Command::Serve(args) => serve::run(args),
-        Command::Agent => agent::run(),
+        Command::Doctor(args) => doctor::run(args),
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),
         Command::Perf(args) => perf::run(args),

@@ -41,15 +41,17 @@ fn all_addresses() -> Vec<IpAddr> {
 fn addresses_where(wanted: impl Fn(&InterfaceAddress) -> bool) -> Vec<IpAddr> {
     // Without them, the ssh client still knows one.
     let Ok(interfaces) = getifaddrs() else { return Vec::new() };
-    interfaces.filter(wanted).filter_map(|interface| {
-        let address = interface.address?;
-        match address.family()? {
-            AddressFamily::Inet => address.as_sockaddr_in().map(|a| a.ip().into()),
-            AddressFamily::Inet6 => address.as_sockaddr_in6().map(|a| a.ip().into()),
-            _ => None,
-        }
-    })
-    .collect()
+    interfaces
+        .filter(wanted)
+        .filter_map(|interface| {
+            let address = interface.address?;
+            match address.family()? {
+                AddressFamily::Inet => address.as_sockaddr_in().map(|a| a.ip().into()),
+                AddressFamily::Inet6 => address.as_sockaddr_in6().map(|a| a.ip().into()),
+                _ => None,
+            }
+        })
+        .collect()
 }
 
 /// `connection`: client's address and port, server's address and port, as sshd has them.
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn this_host_has_the_addresses_that_the_system_lists() {
-        let found = interface_addresses();
+        let found = all_addresses();
         assert!(found.iter().any(IpAddr::is_loopback), "{found:?}");
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket as StdSocket};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -152,6 +152,13 @@ impl UdpSocket {
             }
             other => other,
         }
+    }
+}
+
+/// For options that this crate does not set. Whoever makes it blocking makes calls wait.
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

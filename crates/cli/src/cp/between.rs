@@ -8,12 +8,13 @@ use farhaul_mover::transfer::TransferError;
 use farhaul_remote::bootstrap::{Hello, Start, fresh};
 use farhaul_remote::{Received, Remote, SshCommand};
 
+use super::agent::Command;
 use super::job::{Job, ProgressLine, Told};
 use super::report::Summary;
 use super::show::Show;
 use super::side::{Finished, Going};
-use super::{END, Plan, refused};
-use crate::agent::Command;
+use super::{END, LastWord, Plan, refused};
+use crate::agent::Task;
 use crate::config::{FlagLayer, Settings};
 use crate::exit::{Failed, interrupted};
 use crate::interrupt;
@@ -33,7 +34,7 @@ pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Finished> {
             crate::config::Origin::Default => &plan.settings.remote_farhaul.value,
             _ => &settings.remote_farhaul.value,
         };
-        let order = serde_json::to_value(plan.order(job, true))?;
+        let order = serde_json::to_value(Task::Copy(Box::new(plan.order(job, true))))?;
         let mut hello = Hello::new(None, secret.clone(), session, order);
         hello.plain = plan.terms.plain;
         hello.transport = plan.transport();
@@ -60,7 +61,7 @@ fn follow(
     show: &Show,
     (from, to): (&str, &str),
 ) -> Result<Finished> {
-    let mut ends: [Option<(Summary, Option<(u8, String)>)>; 2] = [None, None];
+    let mut ends: [Option<LastWord>; 2] = [None, None];
     let mut gone = [false, false];
     let mut stopped = false;
     while ends[0].is_none() && !(gone[0] || gone[1]) {
@@ -94,9 +95,7 @@ fn follow(
     }
     let end = ends[0].take().or(ends[1].take());
     match end {
-        Some((summary, None)) => {
-            Ok(Finished { summary, going: Going::default(), result: Ok(()) })
-        }
+        Some((summary, None)) => Ok(Finished { summary, going: Going::default(), result: Ok(()) }),
         Some((_, Some((code, message)))) => Err(Failed { code, message }.into()),
         None => {
             let host = if gone[0] { from } else { to };

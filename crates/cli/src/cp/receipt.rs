@@ -81,9 +81,10 @@ impl ReceiptWriter {
             outcome: &file.outcome,
         };
         let separator = if std::mem::take(&mut self.first) { "\n" } else { ",\n" };
-        let written = self.out.write_all(separator.as_bytes()).and_then(|()| {
-            serde_json::to_writer(&mut self.out, &line).map_err(io::Error::from)
-        });
+        let written = self
+            .out
+            .write_all(separator.as_bytes())
+            .and_then(|()| serde_json::to_writer(&mut self.out, &line).map_err(io::Error::from));
         self.failed = written.err();
     }
 

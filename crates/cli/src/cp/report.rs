@@ -155,11 +155,7 @@ impl Report {
             writeln!(out, "receiver: {}", self.sink_stages.show())?;
             if let Some(transport) = &self.transport {
                 let share = self.retransmitted as f64 * 100.0 / self.packets_sent.max(1) as f64;
-                writeln!(
-                    out,
-                    "{transport}, rtt {:.1} ms, retransmitted {share:.2}%",
-                    self.rtt_ms
-                )?;
+                writeln!(out, "{transport}, rtt {:.1} ms, retransmitted {share:.2}%", self.rtt_ms)?;
             }
         }
         Ok(())

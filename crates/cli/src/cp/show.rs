@@ -52,25 +52,48 @@ struct Last {
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Line<'a> {
-    Start { sources: &'a [String], target: &'a str },
-    Interval { seconds: f64, bits_per_second: f64, #[serde(flatten)] progress: &'a ProgressLine },
-    File { path: String, size: u64, digest: Option<&'a str>, outcome: &'a str },
-    Failed { text: &'a str },
-    Deleted { path: String },
-    Note { text: &'a str },
-    End { #[serde(flatten)] report: &'a super::report::Report },
+    Start {
+        sources: &'a [String],
+        target: &'a str,
+    },
+    Interval {
+        seconds: f64,
+        bits_per_second: f64,
+        #[serde(flatten)]
+        progress: &'a ProgressLine,
+    },
+    File {
+        path: String,
+        size: u64,
+        digest: Option<&'a str>,
+        outcome: &'a str,
+    },
+    Failed {
+        text: &'a str,
+    },
+    Deleted {
+        path: String,
+    },
+    Note {
+        text: &'a str,
+    },
+    End {
+        #[serde(flatten)]
+        report: &'a super::report::Report,
+    },
 }
 
 impl Show {
     /// With a receipt, if one is wanted.
     pub fn new(wanted: Wanted, receipt: Option<ReceiptWriter>) -> Self {
-        let bar = (wanted.progress && !wanted.quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::no_length();
-            if let Ok(style) = ProgressStyle::with_template("{msg}\n{wide_bar} {percent}%") {
-                bar.set_style(style);
-            }
-            bar
-        });
+        let bar =
+            (wanted.progress && !wanted.quiet && std::io::stderr().is_terminal()).then(|| {
+                let bar = ProgressBar::no_length();
+                if let Ok(style) = ProgressStyle::with_template("{msg}\n{wide_bar} {percent}%") {
+                    bar.set_style(style);
+                }
+                bar
+            });
         let now = Instant::now();
         let last = Mutex::new(Last { at: now, moved: 0, rate: 0.0, line: now });
         Show { wanted, bar, receipt: receipt.map(Mutex::new), began: now, last }
@@ -161,11 +184,12 @@ impl Show {
                 bar.set_position(line.bytes);
                 bar.set_message(text());
             }
-            None if self.wanted.progress && !self.wanted.quiet => {
-                if last.line.elapsed() >= LINE_EVERY {
-                    eprintln!("{}", text());
-                    last.line = Instant::now();
-                }
+            None if self.wanted.progress
+                && !self.wanted.quiet
+                && last.line.elapsed() >= LINE_EVERY =>
+            {
+                eprintln!("{}", text());
+                last.line = Instant::now();
             }
             None => {}
         }
@@ -262,4 +286,3 @@ impl<F: Fn(ProgressLine)> Told<F> {
         }
     }
 }
-

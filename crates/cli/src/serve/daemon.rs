@@ -1,5 +1,6 @@
 //! The server at work: who comes is asked what for, and what is granted runs on threads of its own.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -137,7 +138,7 @@ impl Server {
             key,
             client: client.to_owned(),
             limits: known.limits,
-            address: handle.peer().map(|peer| shown(peer)).unwrap_or_default(),
+            address: handle.peer().map(shown).unwrap_or_default(),
             plain: handle.cipher().is_none(),
         };
         let mut link = adapt(link);
@@ -376,7 +377,9 @@ impl Server {
             ("direction", direction.into()),
         ];
         let began = Instant::now();
+        let begun = Cell::new(false);
         let ready = || {
+            begun.set(true);
             let more = [("address", Field::from(address.as_str())), ("plain", Field::Flag(plain))];
             self.log.write(Level::Info, "session-opened", &[&who[..], &more[..]].concat());
             // Its client may have gone meanwhile: then nobody joins.
@@ -408,12 +411,14 @@ impl Server {
             },
         );
         counters.moved(finished.going.progress.moved);
-        if let Err(error) = &finished.result {
-            if matches!(error, TransferError::Verification { .. }) {
-                self.count(&UNVERIFIED, &labels);
+        match &finished.result {
+            Err(error) if !begun.get() => {
+                // Whoever has asked for it is told why, and that is written down.
+                let _ = tell.send(Err(Refusal::from(error)));
+                return;
             }
-            // If it was not ready, it has not begun, and whoever has asked is told why.
-            let _ = tell.send(Err(Refusal::from(error)));
+            Err(TransferError::Verification { .. }) => self.count(&UNVERIFIED, &labels),
+            _ => {}
         }
         self.ended(&who, &labels, &finished, began.elapsed());
     }

@@ -129,7 +129,11 @@ impl Channel {
                 }
                 let quiet = written.elapsed();
                 let news = state.next < state.first + state.waiting.len() as u64;
-                if news || state.urgent || state.received - state.confirmed >= CONFIRM_EACH || quiet >= QUIET {
+                if news
+                    || state.urgent
+                    || state.received - state.confirmed >= CONFIRM_EACH
+                    || quiet >= QUIET
+                {
                     break;
                 }
                 state = self

@@ -135,7 +135,8 @@ impl Sink<'_> {
     #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
     fn note_device(&self, device: u64, open: impl FnOnce() -> Option<Arc<OwnedFd>>) {
         let mut devices = lock(&self.devices);
-        if devices.len() < MAX_DEVICES && !devices.iter().any(|(known, _)| *known == device)
+        if devices.len() < MAX_DEVICES
+            && !devices.iter().any(|(known, _)| *known == device)
             && let Some(open) = open()
         {
             devices.push((device, open));

@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Stat, Timestamps, Uid, XattrFlags, chmod,
-    chownat, fchmod, fchown, fsetxattr, fstat, futimens, openat, setxattr, utimensat,
+    AtFlags, Gid, Mode, OFlags, Stat, Timestamps, Uid, XattrFlags, chmod, chownat, fchmod, fchown,
+    fsetxattr, fstat, futimens, openat, setxattr, utimensat,
 };
 use rustix::io::Errno;
 

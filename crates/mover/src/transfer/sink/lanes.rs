@@ -74,7 +74,9 @@ impl Sink<'_> {
                 check_chunk(piece, size)?;
                 self.chunk(&pending, &part, piece, (size, sparse), data)
             }
-            Work::Ordered(ordered) => self.in_order(&pending, &ordered, piece, (size, sparse), data),
+            Work::Ordered(ordered) => {
+                self.in_order(&pending, &ordered, piece, (size, sparse), data)
+            }
         }
     }
 
@@ -96,9 +98,7 @@ impl Sink<'_> {
         data: &[u8],
     ) -> Result<(), LaneEnd> {
         check_whole(piece, size)?;
-        if self.settings.verify
-            && self.stages.during(Stage::Hash, || whole(data)) != piece.hash
-        {
+        if self.settings.verify && self.stages.during(Stage::Hash, || whole(data)) != piece.hash {
             return self.damaged(pending, 0);
         }
         let (attributes, extra, before) = {
@@ -258,8 +258,7 @@ impl Sink<'_> {
         }
         let taken = {
             let mut ordered = lock(ordered);
-            let taken =
-                self.stages.during(Stage::Write, || ordered.data(piece.offset, data));
+            let taken = self.stages.during(Stage::Write, || ordered.data(piece.offset, data));
             taken.map(|()| ordered.written())
         };
         let written = match taken {

@@ -168,16 +168,14 @@ fn os(name: &[u8]) -> &OsStr {
 
 /// Sums what peers say; they may say anything.
 fn add(sum: &AtomicU64, more: u64) -> u64 {
-    let before = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| {
-        Some(sum.saturating_add(more))
-    });
+    let before = sum
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(more)));
     before.unwrap_or_default().saturating_add(more)
 }
 
 fn subtract(sum: &AtomicU64, less: u64) {
-    let _ = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| {
-        Some(sum.saturating_sub(less))
-    });
+    let _ = sum
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_sub(less)));
 }
 
 fn violation(text: &str) -> TransferError {

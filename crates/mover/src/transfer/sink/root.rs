@@ -12,8 +12,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, statat};
 use rustix::io::Errno;
 
-use super::trouble::other;
 use super::tree::open_directory;
+use super::trouble::other;
 use crate::inode::{self, Kind};
 use crate::transfer::error::TransferError;
 
@@ -92,7 +92,8 @@ pub(super) fn find_below(
         }
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let top = openat(CWD, root, flags, Mode::empty()).map_err(|error| failed(root, error.into()))?;
+    let top =
+        openat(CWD, root, flags, Mode::empty()).map_err(|error| failed(root, error.into()))?;
     let Some((name, above)) = names.split_last() else {
         return Ok(known(Some(top), false));
     };
@@ -200,7 +201,8 @@ mod tests {
         symlink("../outside", root.join("link")).unwrap();
         symlink("a", root.join("inner")).unwrap();
         let below = |path: &str| find_below(&root, Path::new(path), true, false);
-        for path in ["..", "../outside", "a/../../outside", "link/x/y", "link/", "link", "inner/c"] {
+        for path in ["..", "../outside", "a/../../outside", "link/x/y", "link/", "link", "inner/c"]
+        {
             assert!(below(path).is_err(), "{path}");
         }
         for path in ["", "/", ".", "a", "/a/b", "a/b/new"] {

@@ -173,7 +173,7 @@ impl Ordered {
     }
 
     fn write_zeros(&mut self, length: u64, stopped: &dyn Fn() -> bool) -> io::Result<()> {
-        const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
         if let Hashing::Tree(tree, _) = &mut self.digest {
             let _ = tree.insert_zeros(self.next / CHUNK, length.div_ceil(CHUNK));
         }

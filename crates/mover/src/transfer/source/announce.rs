@@ -137,7 +137,7 @@ impl Announcer<'_, '_> {
         name: Vec<u8>,
         arrives: PathBuf,
     ) -> bool {
-        let key = (found.stat.st_dev as u64, found.stat.st_ino as u64);
+        let key = (found.stat.st_dev, found.stat.st_ino);
         let several = self.source.options.hard_links && found.stat.st_nlink > 1;
         if several && let Some(to) = self.linked.get(&key) {
             let attributes = inode::attributes(&found.stat);

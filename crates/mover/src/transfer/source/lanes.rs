@@ -248,7 +248,7 @@ fn digest(source: &Source<'_>, opened: &Opened, job: &Job) -> io::Result<Digest>
     let mut tree = ChunkTree::new(size, sparse);
     let data = match sparse {
         true => opened.data(&job.seen)?,
-        false => vec![0..tree.chunks()],
+        false => std::iter::once(0..tree.chunks()).collect(),
     };
     let mut at = 0;
     for range in data {

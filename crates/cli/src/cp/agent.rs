@@ -1,0 +1,236 @@
+//! The far side of a copy, started over ssh by the near one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use anyhow::{Context, Result};
+use farhaul_mover::Cancel;
+use farhaul_mover::transfer::link::{self, Purpose};
+use farhaul_mover::transfer::session::{Links, greet, refuse};
+use farhaul_mover::transfer::{Event, Observer, Outcome};
+use farhaul_remote::agent::{Controller, ControllerSender};
+use farhaul_remote::bootstrap::{Expected, Greeting, Hello, Start};
+use farhaul_remote::{DialConfig, Dialer, ListenConfig, Listening, Received, Terms};
+use farhaul_secure::{Identity, Trust};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::job::{FileLine, Order, Told};
+use super::links::{Dialing, adapt};
+use super::side::{self, Surroundings};
+use crate::config::{FlagLayer, Settings};
+use crate::exit::Failed;
+
+/// What a controller says after its first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// The user has had enough.
+    Stop,
+}
+
+/// An agent that has greeted.
+pub struct Ready {
+    order: Order,
+    session: [u8; 16],
+    terms: Terms,
+    /// Whose key is not known yet.
+    expected: Option<Expected>,
+    listening: Listening,
+    links: Receiver<(Purpose, link::Link)>,
+}
+
+/// Does what it is ready for.
+pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
+    let Ready { order, session, mut terms, expected, listening, links } = ready;
+    let (sender, received) = controller.into_parts();
+    let dialer = match expected {
+        None => None,
+        Some(expected) => match start(&received)? {
+            Start::Listen { peer_key } => {
+                expected.set(peer_key);
+                None
+            }
+            Start::Dial { peer_key, udp, tcp } => {
+                terms.trust = Trust::Only(peer_key);
+                let mut config = DialConfig::new(udp, tcp, terms);
+                config.options = order.terms.transport().map_err(anyhow::Error::msg)?;
+                Some(Dialer::new(config))
+            }
+        },
+    };
+    let cancel = Cancel::default();
+    let stop = Arc::new(AtomicBool::new(false));
+    let reconnect = Arc::new(AtomicBool::new(false));
+    heed(received, &order, &cancel, &stop, &reconnect);
+    let tell = Telling { sender: sender.clone(), all: order.tell };
+    let observe: Observer<'_> = &|event| tell.event(&event);
+    let dialing = dialer.map(|dialer| Dialing::new(dialer, stop));
+    let links = match &dialing {
+        Some(dialing) => Links::Dial(dialing),
+        None => Links::Accept(links),
+    };
+    let mut shown = super::show::Told::new(|line| tell.send(&Told::Progress(line)), order.tell);
+    let finished = side::run(
+        &order.job,
+        &order.terms,
+        links,
+        Surroundings {
+            session,
+            cancel,
+            reconnect,
+            observe,
+            show: &mut |going| shown.look(going),
+            service: None,
+        },
+    );
+    listening.close();
+    let error = finished.result.err().map(|error| (error.exit_code(), error.to_string()));
+    let code = error.as_ref().map(|(code, text)| (*code, text.clone()));
+    let summary = Box::new(finished.summary);
+    // Who has gone does not want to know.
+    let _ = sender.send(&Told::End { summary, error });
+    match code {
+        None => Ok(()),
+        // The controller says it; here it would be said twice.
+        Some((code, message)) => Err(Failed { code, message }.into()),
+    }
+}
+
+/// What the first line asks for, as far as that can be done before there are connections.
+///
+/// # Errors
+///
+/// What to tell the controller.
+pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), String> {
+    if hello.plain {
+        let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
+        if !settings.plain.value {
+            let text = "this side does not allow data that is not encrypted: leave --plain out, or \
+                        set plain = true in ~/.config/farhaul/config.toml here";
+            return Err(text.into());
+        }
+    }
+    side::check(&order.job, &order.terms).map_err(|error| error.to_string())?;
+    let identity = Identity::generate().map_err(|error| error.to_string())?;
+    let key = identity.public_key();
+    let (trust, expected) = match hello.key {
+        Some(key) => (Trust::Only(key), None),
+        None => {
+            let expected = Expected::new();
+            (expected.trust(), Some(expected))
+        }
+    };
+    let terms =
+        Terms { identity: Arc::new(identity), trust, context: hello.context(), plain: hello.plain };
+    let mut config = ListenConfig::new(terms.clone());
+    config.options = order.terms.transport()?;
+    if let Some((first, last)) = order.ports {
+        config.ports = first..=last;
+    }
+    config.udp = hello.transport != farhaul_remote::Transport::Tcp;
+    config.tcp = hello.transport != farhaul_remote::Transport::Udp;
+    let session = hello.session.0;
+    let (give, links) = channel();
+    let listening = Listening::bind(&config, move |link| newcomer(link, session, &give))
+        .map_err(|error| format!("cannot listen: {error}"))?;
+    let greeting = Greeting {
+        udp_port: listening.udp_port(),
+        tcp_port: listening.tcp_port(),
+        addresses: listening.addresses(),
+        ..Greeting::new(key)
+    };
+    Ok((greeting, Ready { order, session, terms, expected, listening, links }))
+}
+
+/// A connection of the peer: what it is for.
+fn newcomer(link: farhaul_remote::Link, session: [u8; 16], give: &Sender<(Purpose, link::Link)>) {
+    let mut link = adapt(link);
+    match greet(&mut link) {
+        Ok(join) if join.session == session => drop(give.send((join.purpose, link))),
+        Ok(_) => drop(refuse(&mut link, "there is no such transfer here")),
+        // It has gone, or is no farhaul.
+        Err(_) => {}
+    }
+}
+
+/// Waits for the word who begins.
+fn start(received: &Receiver<Received>) -> Result<Start> {
+    match received.recv() {
+        Ok(Received::Message(value)) => {
+            serde_json::from_value(value).context("the controller's second line")
+        }
+        _ => Err(Failed { code: 1, message: "the controller went away".into() }.into()),
+    }
+}
+
+/// Does what the controller says from now on.
+fn heed(
+    received: Receiver<Received>,
+    order: &Order,
+    cancel: &Cancel,
+    stop: &Arc<AtomicBool>,
+    reconnect: &Arc<AtomicBool>,
+) {
+    let (cancel, stop, reconnect) = (cancel.clone(), Arc::clone(stop), Arc::clone(reconnect));
+    // Who copies between two others is needed until the end.
+    let needed = order.tell;
+    std::thread::spawn(move || {
+        while let Ok(Received::Message(value)) = received.recv() {
+            if serde_json::from_value::<Command>(value).is_ok() {
+                stop.store(true, Ordering::Relaxed);
+                cancel.cancel();
+            }
+        }
+        // Either ssh has gone, or the controller has. If it has not, it connects again at once; if it
+        // has, what is under way is free for another to take up.
+        reconnect.store(true, Ordering::Relaxed);
+        if needed {
+            stop.store(true, Ordering::Relaxed);
+            cancel.cancel();
+        }
+    });
+}
+
+/// Tells the controller what it wants to know.
+struct Telling {
+    sender: ControllerSender,
+    /// Everything: it has no part of its own.
+    all: bool,
+}
+
+impl Telling {
+    fn send(&self, told: &Told) {
+        // Whether the controller still listens is seen where its words are read.
+        let _ = self.sender.send(&serde_json::to_value(told).unwrap_or(Value::Null));
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        if !self.all {
+            return;
+        }
+        match event {
+            Event::File { path, size, digest, outcome } => {
+                let outcome = match outcome {
+                    Outcome::Moved { .. } => "moved",
+                    Outcome::Same => "same",
+                    Outcome::Kept => "kept",
+                };
+                self.send(&Told::File(FileLine {
+                    path: (*path).into(),
+                    size: *size,
+                    digest: digest
+                        .map(|digest| blake3::Hash::from_bytes(digest).to_hex().to_string()),
+                    outcome: outcome.into(),
+                }));
+            }
+            Event::Failed { failure, .. } => self.send(&Told::Failed(failure.to_string())),
+            Event::Note(text) => self.send(&Told::Note((*text).to_owned())),
+            Event::Skipped { path, what } => {
+                self.send(&Told::Note(format!("left out {}: {what}", path.display())));
+            }
+            _ => {}
+        }
+    }
+}

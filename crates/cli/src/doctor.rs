@@ -1,0 +1,134 @@
+//! `farhaul doctor`: what slows transfers down, and what would help.
+
+mod far;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use farhaul_doctor::path::{ProbeConfig, ProbeError, Responder, Secret, bind, respond};
+use farhaul_doctor::{AuditOptions, HostReport, PathReport, Report, audit_host, probe_path, show};
+
+use crate::exit::{Usage, interrupted};
+use crate::transport::{check_peer, resolve};
+use crate::{interrupt, output};
+pub use far::{DoctorTask, Patient, prepare, serve};
+
+/// No secret is longer, bytes.
+const SECRET_MOST: u64 = 4096;
+
+/// Find out what slows transfers down, and what would help.
+///
+/// Measures this host and, with HOST, the other one and the path between them: socket buffers,
+/// offloads, MTU, processor, disk, ciphers, clocks; whether UDP passes, round-trip time, loss,
+/// capacity. Says what a transfer to HOST would be limited by, and which commands would help, best
+/// first. Changes nothing by itself: writes and removes one file in --dir, and sends some 50 MB at
+/// most through the path. Takes up to 15 s.
+///
+/// Where there is no ssh, run `farhaul doctor --respond :9000 --secret-file FILE` on the other host
+/// and `farhaul doctor --path HOST:9000 --secret-file FILE` on this one, with the same file.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// The other host, as ssh knows it: HOST or USER@HOST
+    #[arg(value_name = "HOST", conflicts_with_all = ["path", "respond"])]
+    host: Option<String>,
+    /// The folder whose disk is measured on this host
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// The folder whose disk is measured on the other host; else its user's home
+    #[arg(long, value_name = "DIR", requires = "host")]
+    peer_dir: Option<PathBuf>,
+    /// Leave the disks alone
+    #[arg(long, conflicts_with_all = ["dir", "peer_dir"])]
+    no_disk: bool,
+    /// Measure the path to a responder, without ssh
+    #[arg(long, value_name = "HOST:PORT", requires = "secret_file", conflicts_with = "respond")]
+    path: Option<String>,
+    /// Answer those who measure the path to this address, until interrupted
+    #[arg(long, value_name = "ADDR", requires = "secret_file")]
+    respond: Option<String>,
+    /// File with the secret that both sides have: 16 bytes or more, such as `openssl rand -hex 32`
+    /// prints
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// How to reach HOST; also FARHAUL_SSH
+    #[arg(long, value_name = "COMMAND", requires = "host")]
+    ssh: Option<String>,
+    /// farhaul's path on HOST
+    #[arg(long, value_name = "PATH", default_value = "farhaul", requires = "host")]
+    remote_farhaul: String,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &DoctorArgs) -> Result<()> {
+    let secret = args.secret_file.as_deref().map(read_secret).transpose()?;
+    if let (Some(addr), Some(secret)) = (&args.respond, &secret) {
+        return answer(addr, secret);
+    }
+    let report = match (&args.host, &args.path, &secret) {
+        (Some(host), ..) => far::examine(args, host)?,
+        (None, Some(peer), Some(secret)) => {
+            let peer = resolve(peer, "localhost")?;
+            check_peer(peer, None)?;
+            let path = measure_path(peer, secret, ProbeConfig::default())?;
+            Report::new(audit(args), None, Some(path))
+        }
+        _ => Report::new(audit(args), None, None),
+    };
+    output::emit(args.json, &report, show)
+}
+
+/// This host.
+fn audit(args: &DoctorArgs) -> HostReport {
+    let folder = (!args.no_disk).then(|| args.dir.clone());
+    let options = AuditOptions { folder, ..AuditOptions::default() };
+    audit_host(&options, &mut |what| eprintln!("farhaul: looking at this host: {what}"))
+}
+
+/// The path to a responder.
+fn measure_path(
+    peer: std::net::SocketAddr,
+    secret: &Secret,
+    config: ProbeConfig,
+) -> Result<PathReport> {
+    let stop = interrupt::stop_flag();
+    let mut last = "";
+    let mut progress = |what| {
+        if what != last && what != "done" {
+            eprintln!("farhaul: measuring the path to {peer}: {what}");
+            last = what;
+        }
+        !stop.load(Ordering::Relaxed)
+    };
+    match probe_path(peer, secret, config, &mut progress) {
+        Err(ProbeError::Stopped) => Err(interrupted().into()),
+        result => Ok(result?),
+    }
+}
+
+/// Answers until the user has enough of it.
+fn answer(addr: &str, secret: &Secret) -> Result<()> {
+    let addr = resolve(addr, "[::]")?;
+    let socket = bind(addr).with_context(|| format!("cannot listen at {addr}"))?;
+    eprintln!("farhaul: listening at {}", socket.local_addr());
+    let stop = interrupt::stop_flag();
+    let mut responder = Responder::new(secret.clone());
+    respond(&socket, &mut responder, || !stop.load(Ordering::Relaxed))?;
+    eprintln!("farhaul: {} questions were answered or counted", responder.seen());
+    Ok(())
+}
+
+fn read_secret(path: &Path) -> Result<Secret> {
+    let mut shared = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(SECRET_MOST).read_to_end(&mut shared))
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let secret = Secret::new(&shared);
+    Ok(secret.map_err(|error| Usage(format!("{}: {error}", path.display())))?)
+}

@@ -1,0 +1,403 @@
+//! The side that asks: one round after the other, each planned from what the former told.
+
+use std::time::Duration;
+
+use farhaul_base::Time;
+
+use super::message::{HEADER, Message, Secret, Wish};
+use super::report::{Load, PathReport, Reach, Rtt};
+use super::round::{Plan, Round, Sample, Sizes};
+use super::search::{CEILING, FLOOR, Search};
+use super::tally::{Counts, MOST};
+
+/// Bytes of the small questions.
+const PING: u16 = 200;
+/// Copies of each size when the MTU is searched: one lost packet must not decide it.
+const COPIES: usize = 3;
+/// Datagrams of the first train, and the time that a train should take at the narrowest link: long
+/// against what hosts do to times.
+const FIRST_TRAIN: u32 = 16;
+const TRAIN_SPAN: Duration = Duration::from_millis(20);
+/// Most bytes of a train.
+const TRAIN_BYTES: u32 = 2 << 20;
+/// Trains whose median is the capacity, and those without a result after which to give up.
+const TRAINS: usize = 5;
+const TRAINS_BACK: usize = 3;
+const TRAINS_IN_VAIN: u32 = 3;
+/// A train that took a share of its dispersion to send tells only the sender's speed.
+const SENDER_LIMITED: f64 = 0.9;
+/// The stream under which loss is measured: share of the capacity, and its bounds.
+const LOAD_SHARE: f64 = 0.9;
+const LOAD_TIME: f64 = 1.0;
+const LOAD_BYTES: f64 = 32e6;
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct ProbeConfig {
+    /// Small questions for round-trip time and loss, 1 to 65,536; a loss of a share below one in so
+    /// many is not seen.
+    pub pings: u32,
+    /// From one to the next. Shorter disturbs narrow paths.
+    pub ping_interval: Duration,
+    /// How long to ask for a first answer.
+    pub first_answer: Duration,
+    /// After this time since the first answer no more is begun; a round may take longer.
+    pub budget: Duration,
+    /// Bytes of the headers of IP and UDP: 28 for IPv4, 48 for IPv6.
+    pub overhead: u16,
+}
+
+impl Default for ProbeConfig {
+    fn default() -> Self {
+        ProbeConfig {
+            pings: 1000,
+            ping_interval: Duration::from_millis(2),
+            first_answer: Duration::from_secs(5),
+            budget: Duration::from_secs(10),
+            overhead: 28,
+        }
+    }
+}
+
+/// What is measured at the moment.
+#[derive(Debug)]
+enum Stage {
+    Hello,
+    Ping,
+    Mtu { search: Search, back: bool },
+    Trains { trains: Trains, back: bool },
+    Load,
+    Over,
+}
+
+/// Capacity by trains.
+#[derive(Debug, Default)]
+struct Trains {
+    /// Datagrams of each.
+    count: u32,
+    rates: Vec<f64>,
+    sender_limited: usize,
+    in_vain: u32,
+    received: u32,
+    late: u32,
+}
+
+/// Measures a path. Poll it for datagrams to send until there are none, wait until
+/// [`next_timeout`](Prober::next_timeout) or an arrival, and so on until there is a
+/// [`report`](Prober::report).
+#[derive(Debug)]
+pub struct Prober {
+    config: ProbeConfig,
+    secret: Secret,
+    session: u64,
+    stage: Stage,
+    round: Round,
+    /// When nothing more is begun.
+    end: Time,
+    /// The longest round trip that was seen.
+    slowest: Duration,
+    report: PathReport,
+}
+
+impl Prober {
+    /// A measurement that begins `now`. `session` is a random number. Times are nanoseconds since
+    /// 1970 by the local clock, or the offset of the clocks means nothing.
+    pub fn new(config: ProbeConfig, secret: Secret, session: u64, now: Time) -> Self {
+        let every = Duration::from_millis(250);
+        let count = (config.first_answer.as_millis() / every.as_millis()).max(1) as u32;
+        let plan = Plan {
+            sizes: Sizes::Same { bytes: PING, count },
+            wish: Wish::Small,
+            interval: every,
+            ask: false,
+            until_first: true,
+        };
+        let end = now + config.first_answer + config.budget;
+        Prober {
+            config,
+            secret,
+            session,
+            stage: Stage::Hello,
+            round: Round::new(1, plan, every, now),
+            end,
+            slowest: Duration::from_millis(250),
+            report: PathReport::default(),
+        }
+    }
+
+    /// Writes the next datagram to send into `out`; `false` if there is none now.
+    pub fn poll(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        loop {
+            if let Some((kind, sequence, len)) = self.round.poll(now) {
+                let words = [now.as_nanos(), 0, 0, 0, 0];
+                let message = Message {
+                    kind,
+                    round: self.round.number,
+                    session: self.session,
+                    sequence,
+                    words,
+                };
+                message.write(&self.secret, len, out);
+                self.report.bytes_sent += (out.len() + usize::from(self.config.overhead)) as u64;
+                return true;
+            }
+            if matches!(self.stage, Stage::Over) || !self.round.is_over() {
+                return false;
+            }
+            self.advance(now);
+        }
+    }
+
+    /// A datagram came at `now`. Those that are not the responder's answers are ignored.
+    pub fn handle(&mut self, now: Time, datagram: &[u8]) {
+        let Some(message) = Message::read(&self.secret, datagram) else { return };
+        if message.session == self.session && message.round == self.round.number {
+            self.round.handle(now, &message);
+        }
+    }
+
+    /// When to poll again if nothing comes; `None` when all is done.
+    pub fn next_timeout(&self) -> Option<Time> {
+        match self.stage {
+            Stage::Over => None,
+            _ => Some(self.round.next_timeout().unwrap_or(Time::ZERO)),
+        }
+    }
+
+    /// What was found out, once all is done.
+    pub fn report(&self) -> Option<&PathReport> {
+        matches!(self.stage, Stage::Over).then_some(&self.report)
+    }
+
+    /// What is being measured, in a few words.
+    pub fn progress(&self) -> &'static str {
+        match self.stage {
+            Stage::Hello => "asking for an answer",
+            Stage::Ping => "round-trip time and loss",
+            Stage::Mtu { .. } => "path MTU",
+            Stage::Trains { .. } => "capacity",
+            Stage::Load => "loss under load",
+            Stage::Over => "done",
+        }
+    }
+
+    /// The round is over: takes its result, and begins the next one.
+    fn advance(&mut self, now: Time) {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Hello => self.after_hello(now),
+            Stage::Ping => {
+                self.take_pings();
+                self.search_mtu(now, Search::new(CEILING), false);
+            }
+            Stage::Mtu { search, back } => self.after_mtu(now, search, back),
+            Stage::Trains { trains, back } => self.after_train(now, trains, back),
+            Stage::Load => self.take_load(),
+            Stage::Over => {}
+        }
+    }
+
+    fn begin(&mut self, now: Time, stage: Stage, plan: Plan) {
+        if now >= self.end {
+            return;
+        }
+        let patience = self.slowest * 2 + Duration::from_millis(100);
+        self.stage = stage;
+        self.round = Round::new(self.round.number + 1, plan, patience, now);
+    }
+
+    fn after_hello(&mut self, now: Time) {
+        let Some(sample) = self.round.samples.first() else { return };
+        self.report.reach = Reach::Both;
+        self.slowest = Duration::from_nanos(sample.rtt);
+        self.end = now + self.config.budget;
+        let plan = Plan {
+            sizes: Sizes::Same { bytes: PING, count: self.config.pings },
+            wish: Wish::Small,
+            interval: self.config.ping_interval,
+            ask: true,
+            until_first: false,
+        };
+        self.begin(now, Stage::Ping, plan);
+    }
+
+    fn take_pings(&mut self) {
+        let mut samples = std::mem::take(&mut self.round.samples);
+        samples.sort_unstable_by_key(|sample| sample.rtt);
+        if let (Some(best), Some(worst)) = (samples.first(), samples.last()) {
+            self.slowest = Duration::from_nanos(worst.rtt).min(Duration::from_secs(2));
+            self.report.rtt = Some(rtt(&samples));
+            self.report.clock_offset_ms = Some(best.offset as f64 * 1e-6);
+            self.report.clock_error_ms = Some(best.rtt as f64 * 1e-6 / 2.0);
+        }
+        if let Some(counts) = self.round.counts {
+            let sent = self.round.sent();
+            let replies = self.round.replies.counts().received;
+            let (forward, back) = (&mut self.report.forward, &mut self.report.back);
+            (forward.sent, forward.lost) = (sent, sent - counts.received);
+            (back.sent, back.lost) = (counts.received, counts.received.saturating_sub(replies));
+        }
+    }
+
+    fn search_mtu(&mut self, now: Time, search: Search, back: bool) {
+        let sizes =
+            search.candidates().into_iter().map(|size| size.saturating_sub(self.config.overhead));
+        let plan = Plan {
+            sizes: Sizes::List(sizes.flat_map(|size| [size; COPIES]).collect()),
+            wish: if back { Wish::Full } else { Wish::Small },
+            // Narrow paths have short queues.
+            interval: Duration::from_millis(1),
+            ask: false,
+            until_first: false,
+        };
+        self.begin(now, Stage::Mtu { search, back }, plan);
+    }
+
+    fn after_mtu(&mut self, now: Time, mut search: Search, back: bool) {
+        let tried = search.candidates();
+        let passed: Vec<u16> = self
+            .round
+            .replied
+            .iter()
+            .filter_map(|sequence| tried.get(*sequence as usize / COPIES).copied())
+            .collect();
+        search.learn(&tried, &passed);
+        if !search.candidates().is_empty() {
+            return self.search_mtu(now, search, back);
+        }
+        let way = if back { &mut self.report.back } else { &mut self.report.forward };
+        way.mtu = search.found();
+        match way.mtu {
+            Some(mtu) if !back => self.search_mtu(now, Search::new(mtu), true),
+            _ => {
+                let trains = Trains { count: FIRST_TRAIN, ..Trains::default() };
+                self.send_train(now, trains, false);
+            }
+        }
+    }
+
+    /// Payload bytes of datagrams that pass both ways.
+    fn payload(&self) -> u16 {
+        let ways = [self.report.forward.mtu, self.report.back.mtu];
+        // Where not even the floor passes, something smaller may.
+        let mtu = ways.map(|mtu| mtu.unwrap_or(FLOOR / 2)).into_iter().min().unwrap_or(FLOOR);
+        mtu.saturating_sub(self.config.overhead).max(HEADER as u16)
+    }
+
+    fn wire_len(&self) -> u32 {
+        u32::from(self.payload() + self.config.overhead)
+    }
+
+    fn send_train(&mut self, now: Time, trains: Trains, back: bool) {
+        let plan = Plan {
+            sizes: Sizes::Same { bytes: self.payload(), count: trains.count },
+            wish: if back { Wish::Full } else { Wish::Count },
+            interval: Duration::ZERO,
+            ask: !back,
+            until_first: false,
+        };
+        self.begin(now, Stage::Trains { trains, back }, plan);
+    }
+
+    fn after_train(&mut self, now: Time, mut trains: Trains, back: bool) {
+        let counts = if back { Some(self.round.replies.counts()) } else { self.round.counts }
+            .unwrap_or_default();
+        let longer = trains.take(&counts, &self.round, self.wire_len());
+        let enough = trains.rates.len() >= if back { TRAINS_BACK } else { TRAINS };
+        let goes_on = !enough && trains.in_vain < TRAINS_IN_VAIN && now < self.end;
+        if goes_on || longer {
+            return self.send_train(now, trains, back);
+        }
+        let reordered = f64::from(trains.late) / f64::from(trains.received.max(1));
+        let capacity = median(&mut trains.rates);
+        let limited = trains.sender_limited * 2 > trains.rates.len();
+        if back {
+            // A reply is late, too, if its question was.
+            let forward = &self.report.forward;
+            let as_forward = capacity.zip(forward.capacity);
+            let limited = as_forward.is_some_and(|(back, forward)| back > SENDER_LIMITED * forward);
+            let way = &mut self.report.back;
+            way.reordered = (reordered - forward.reordered).max(0.0);
+            (way.capacity, way.capacity_is_least) = (capacity, limited);
+            self.send_load(now);
+        } else {
+            let way = &mut self.report.forward;
+            way.reordered = reordered;
+            (way.capacity, way.capacity_is_least) = (capacity, limited);
+            let count = trains.count;
+            self.send_train(now, Trains { count, ..Trains::default() }, true);
+        }
+    }
+
+    fn send_load(&mut self, now: Time) {
+        let Some(capacity) = self.report.forward.capacity else { return };
+        let wire = f64::from(self.wire_len());
+        let rate = capacity * LOAD_SHARE;
+        let bytes = (rate / 8.0 * LOAD_TIME).min(LOAD_BYTES);
+        let plan = Plan {
+            sizes: Sizes::Same {
+                bytes: self.payload(),
+                count: ((bytes / wire) as u32).clamp(FIRST_TRAIN, MOST),
+            },
+            wish: Wish::Count,
+            interval: Duration::from_secs_f64((wire * 8.0 / rate).min(1.0)),
+            ask: true,
+            until_first: false,
+        };
+        self.begin(now, Stage::Load, plan);
+    }
+
+    fn take_load(&mut self) {
+        let Some(counts) = self.round.counts else { return };
+        let (sent, span) = (self.round.sent(), self.round.sending_span());
+        if span > 0 {
+            let bits = f64::from(sent - 1) * f64::from(self.wire_len()) * 8.0;
+            let lost = sent - counts.received;
+            self.report.load = Some(Load { offered: bits * 1e9 / span as f64, sent, lost });
+        }
+    }
+}
+
+impl Trains {
+    /// Takes what came of a train; `true` if another, longer one is wanted because this was too short
+    /// to tell.
+    fn take(&mut self, counts: &Counts, round: &Round, wire_len: u32) -> bool {
+        self.received += counts.received;
+        self.late += counts.late;
+        let Some(rate) = counts.rate(wire_len) else {
+            self.in_vain += 1;
+            // All may have come at once.
+            return counts.received > round.sent() / 2 && self.lengthen(wire_len);
+        };
+        let span = counts.last.nanos_since(counts.first);
+        if u128::from(span) < TRAIN_SPAN.as_nanos() && self.lengthen(wire_len) {
+            return true;
+        }
+        self.sender_limited +=
+            usize::from(round.sending_span() as f64 > SENDER_LIMITED * span as f64);
+        self.rates.push(rate);
+        false
+    }
+
+    fn lengthen(&mut self, wire_len: u32) -> bool {
+        let longer = self.count * 2;
+        let fits = longer.saturating_mul(wire_len) <= TRAIN_BYTES && self.rates.is_empty();
+        if fits {
+            self.count = longer;
+        }
+        fits
+    }
+}
+
+/// Of samples sorted by their round-trip time, at least one.
+fn rtt(sorted: &[Sample]) -> Rtt {
+    let at = |share: f64| {
+        let index = ((sorted.len() - 1) as f64 * share).round() as usize;
+        sorted[index].rtt as f64 * 1e-6
+    };
+    Rtt { min_ms: at(0.0), median_ms: at(0.5), p95_ms: at(0.95), samples: sorted.len() as u32 }
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}

@@ -1,0 +1,241 @@
+//! Paths with known properties, in virtual time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use farhaul_base::Time;
+use farhaul_link::{Link, LinkConfig, Packet, QueueConfig};
+
+use super::*;
+
+const OVERHEAD: usize = 28;
+
+#[derive(Clone, Debug)]
+struct Datagram(Vec<u8>);
+
+impl Packet for Datagram {
+    fn wire_len(&self) -> usize {
+        self.0.len() + OVERHEAD
+    }
+
+    fn corruptible_bits(&self) -> usize {
+        self.0.len() * 8
+    }
+
+    fn flip_bit(&mut self, bit: usize) {
+        self.0[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+/// One direction: a link that takes packets up to an MTU.
+struct Direction {
+    link: Link<Datagram>,
+    mtu: usize,
+}
+
+impl Direction {
+    fn new(config: LinkConfig, mtu: usize, seed: u64) -> Self {
+        Direction { link: Link::new(config, seed), mtu }
+    }
+
+    fn offer(&mut self, at: Time, bytes: &[u8]) {
+        if bytes.len() + OVERHEAD <= self.mtu {
+            // A full queue drops it, as it should.
+            let _ = self.link.offer(at, Datagram(bytes.to_vec()));
+        }
+    }
+}
+
+/// 200 Mb/s, 80 ms.
+fn long_fat() -> LinkConfig {
+    LinkConfig {
+        rate: Some("200M".parse().unwrap()),
+        delay: Duration::from_millis(40),
+        queue: QueueConfig::Bdp { rtt: Duration::from_millis(80) },
+        ..LinkConfig::default()
+    }
+}
+
+fn secret() -> Secret {
+    Secret::new(b"0123456789abcdef").unwrap()
+}
+
+/// Measures, with a responder whose clock is `ahead`; the report and the time it took.
+fn measure(forward: Direction, back: Direction, ahead: Duration) -> (PathReport, Duration) {
+    let (mut forward, mut back) = (forward, back);
+    let begin = Time::from_secs(1_000);
+    let mut prober = Prober::new(ProbeConfig::default(), secret(), 7, begin);
+    let mut responder = Responder::new(secret());
+    let from: SocketAddr = "10.0.0.1:5".parse().unwrap();
+    let (mut now, mut out) = (begin, Vec::new());
+    loop {
+        while prober.poll(now, &mut out) {
+            forward.offer(now, &out);
+        }
+        let Some(timeout) = prober.next_timeout() else { break };
+        let events = [forward.link.next_event(), back.link.next_event()];
+        now = events.into_iter().flatten().fold(timeout, Time::min).max(now);
+        while let Some((at, datagram)) = forward.link.poll(now) {
+            let theirs = at + ahead;
+            if responder.handle(theirs, theirs, from, &datagram.0, &mut out) {
+                assert!(out.len() <= datagram.0.len());
+                back.offer(at, &out);
+            }
+        }
+        while let Some((at, datagram)) = back.link.poll(now) {
+            prober.handle(at, &datagram.0);
+        }
+        assert!(now - begin < Duration::from_secs(60), "it does not end: {prober:?}");
+    }
+    (prober.report().expect("it is done").clone(), now - begin)
+}
+
+fn both_ways(config: LinkConfig, mtu: usize) -> (PathReport, Duration) {
+    let (there, back) = (Direction::new(config.clone(), mtu, 1), Direction::new(config, mtu, 2));
+    measure(there, back, Duration::from_millis(350))
+}
+
+#[track_caller]
+fn near(value: f64, expected: f64, tolerance: f64) {
+    assert!((value - expected).abs() <= tolerance * expected.abs(), "{value}, not {expected}");
+}
+
+#[test]
+fn a_long_fat_path() {
+    let (report, took) = both_ways(long_fat(), 1400);
+    assert_eq!(report.reach, Reach::Both);
+    let rtt = report.rtt.unwrap();
+    near(rtt.min_ms, 80.0, 0.005);
+    near(rtt.median_ms, 80.0, 0.005);
+    near(rtt.p95_ms, 80.0, 0.005);
+    assert_eq!(rtt.samples, 1000);
+    for way in [report.forward, report.back] {
+        assert_eq!((way.sent, way.lost, way.reordered), (1000, 0, 0.0));
+        assert_eq!(way.mtu, Some(1400));
+        near(way.capacity.unwrap(), 200e6, 0.01);
+    }
+    assert!(!report.forward.capacity_is_least);
+    assert!(report.back.capacity_is_least, "what comes back is no faster than what went there");
+    let load = report.load.unwrap();
+    near(load.offered, 180e6, 0.02);
+    assert_eq!(load.lost, 0);
+    near(report.clock_offset_ms.unwrap(), 350.0, 0.001);
+    near(report.clock_error_ms.unwrap(), 40.0, 0.01);
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    assert!(report.bytes_sent < 60_000_000, "{report:?}");
+}
+
+#[test]
+fn losses_are_told_by_direction() {
+    let forward = LinkConfig { loss: "1%".parse().unwrap(), ..long_fat() };
+    let back = LinkConfig { loss: "0.1%".parse().unwrap(), ..long_fat() };
+    let there = Direction::new(forward, 1500, 1);
+    let (report, _) = measure(there, Direction::new(back, 1500, 2), Duration::ZERO);
+    // A thousand draws with 1%: three deviations are 0.95%.
+    assert!((0.0005..0.0195).contains(&report.forward.loss()), "{report:?}");
+    assert!(report.back.loss() < 0.004, "{report:?}");
+    // Some 15,000 draws: three deviations are a quarter of a per cent.
+    near(report.load.unwrap().loss(), 0.01, 0.3);
+    assert_eq!((report.forward.mtu, report.back.mtu), (Some(1500), Some(1500)));
+    near(report.forward.capacity.unwrap(), 200e6, 0.03);
+}
+
+#[test]
+fn small_losses_leave_the_rest_as_it_is() {
+    let config = LinkConfig { loss: "0.1%".parse().unwrap(), ..long_fat() };
+    let (report, _) = both_ways(config, 1400);
+    assert_eq!((report.forward.mtu, report.back.mtu), (Some(1400), Some(1400)));
+    near(report.forward.capacity.unwrap(), 200e6, 0.02);
+    near(report.load.unwrap().loss(), 0.001, 0.9);
+}
+
+#[test]
+fn the_ways_may_differ() {
+    let narrow = LinkConfig { rate: Some("20M".parse().unwrap()), ..long_fat() };
+    let there = Direction::new(long_fat(), 1500, 1);
+    let (report, _) = measure(there, Direction::new(narrow, 1280, 2), Duration::ZERO);
+    assert_eq!((report.forward.mtu, report.back.mtu), (Some(1500), Some(1280)));
+    near(report.forward.capacity.unwrap(), 200e6, 0.01);
+    near(report.back.capacity.unwrap(), 20e6, 0.03);
+    assert!(!report.back.capacity_is_least);
+}
+
+#[test]
+fn reordering_is_seen() {
+    let config = LinkConfig { reorder: Some("5%:3".parse().unwrap()), ..long_fat() };
+    let there = Direction::new(config, 1500, 1);
+    let (report, _) = measure(there, Direction::new(long_fat(), 1500, 2), Duration::ZERO);
+    assert!((0.03..0.07).contains(&report.forward.reordered), "{report:?}");
+    assert!(report.back.reordered < 0.02, "{report:?}");
+    assert_eq!(report.forward.lost, 0);
+}
+
+#[test]
+fn capacities_from_slow_to_fast() {
+    for (rate, delay, bits) in
+        [("1M", 20, 1e6), ("20M", 5, 20e6), ("1G", 10, 1e9), ("10G", 50, 10e9)]
+    {
+        let config = LinkConfig {
+            rate: Some(rate.parse().unwrap()),
+            delay: Duration::from_millis(delay),
+            queue: QueueConfig::Packets(1000),
+            ..LinkConfig::default()
+        };
+        let (report, took) = both_ways(config, 1500);
+        near(report.forward.capacity.unwrap(), bits, 0.03);
+        assert_eq!(report.forward.mtu, Some(1500), "{rate}");
+        assert!(took < Duration::from_secs(12), "{rate}: {took:?}");
+    }
+}
+
+/// A queue of ten packets drops most of a train; what passes leaves at the link's rate all the same.
+#[test]
+fn short_queues_do_not_mislead() {
+    let config = LinkConfig { queue: QueueConfig::Packets(10), ..long_fat() };
+    let (report, _) = both_ways(config, 1500);
+    near(report.forward.capacity.unwrap(), 200e6, 0.05);
+    assert_eq!(report.load.unwrap().lost, 0);
+}
+
+#[test]
+fn jitter_and_damage_are_survived() {
+    let config = LinkConfig {
+        jitter: "5ms:reorder".parse().unwrap(),
+        duplicate: "2%".parse().unwrap(),
+        corrupt: "1%".parse().unwrap(),
+        ..long_fat()
+    };
+    let (report, _) = both_ways(config, 1500);
+    let rtt = report.rtt.unwrap();
+    assert!((80.0..82.0).contains(&rtt.min_ms) && (84.0..86.0).contains(&rtt.median_ms), "{rtt:?}");
+    assert!((86.0..90.1).contains(&rtt.p95_ms), "{rtt:?}");
+    // Of small datagrams 80 of 200 bytes are protected: damage elsewhere does not matter.
+    assert!(report.forward.loss() < 0.012, "{report:?}");
+    near(report.forward.capacity.unwrap(), 200e6, 0.15);
+}
+
+#[test]
+fn silence_is_told_within_its_time() {
+    let cut = LinkConfig { loss: "100%".parse().unwrap(), ..LinkConfig::default() };
+    let (report, took) = both_ways(cut, 1500);
+    assert_eq!(report.reach, Reach::NoAnswer);
+    assert_eq!(PathReport { bytes_sent: 0, ..report }, PathReport::default());
+    assert!((4_750..5_500).contains(&took.as_millis()), "{took:?}");
+}
+
+#[test]
+fn a_path_that_takes_small_packets_only_has_no_mtu() {
+    let (report, _) = both_ways(long_fat(), 1000);
+    assert_eq!((report.reach, report.forward.mtu), (Reach::Both, None));
+    near(report.forward.capacity.unwrap(), 200e6, 0.02);
+}
+
+#[test]
+fn a_path_that_dies_ends_the_measurement() {
+    let dies = LinkConfig { blackouts: vec!["1001s+1000s".parse().unwrap()], ..long_fat() };
+    let (report, took) = both_ways(dies, 1500);
+    assert_eq!(report.reach, Reach::Both);
+    assert!(report.rtt.unwrap().samples < 1000);
+    assert_eq!(report.forward.capacity, None);
+    assert!(took < Duration::from_secs(40), "{took:?}");
+}
