@@ -153,6 +153,28 @@ pub fn answer(link: &mut Link, opened: &Opened) -> io::Result<()> {
     put(&mut *link.writer, opened)
 }
 
+/// Says what a connection that was made is for. Of a control channel, how many frames the peer has
+/// received on it before.
+///
+/// # Errors
+///
+/// The stream's; [`io::ErrorKind::PermissionDenied`] if the peer refuses, [`io::ErrorKind::NotFound`]
+/// if it knows no such transfer.
+pub fn join(mut link: Link, session: [u8; 16], purpose: Purpose) -> io::Result<(Link, u64)> {
+    put(&mut *link.writer, &First::Join(Join { protocol: PROTOCOL, session, purpose }))?;
+    match get(&mut *link.reader)? {
+        Joined::Yes { received } => Ok((link, received)),
+        Joined::No(why) => {
+            let why = crate::report::printable(why.as_bytes());
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("refused: {why}")))
+        }
+        Joined::Unknown => {
+            let text = "the other side knows nothing of this transfer any more";
+            Err(io::Error::new(io::ErrorKind::NotFound, text))
+        }
+    }
+}
+
 /// Asks a server for a transfer, with an order that it knows how to read. What it answers is safe to
 /// print.
 ///
@@ -371,7 +393,7 @@ impl<'a> Driver<'a> {
         while !self.session.is_over() {
             let dialed = dial.dial().and_then(|link| {
                 let received = self.session.channel.received();
-                self.join(link, Purpose::Control { received })
+                join(link, self.options.session, Purpose::Control { received })
             });
             match dialed {
                 Ok((link, received)) => {
@@ -428,7 +450,7 @@ impl<'a> Driver<'a> {
                 state.next_lane += 1;
                 state.next_lane
             };
-            let dialed = dial.dial().and_then(|link| self.join(link, Purpose::Lane { number }));
+            let dialed = dial.dial().and_then(|link| join(link, self.options.session, Purpose::Lane { number }));
             match dialed {
                 Ok((link, _)) => {
                     pause = RETRY.0;
@@ -440,23 +462,6 @@ impl<'a> Driver<'a> {
             }
             self.pause(pause);
             pause = (pause * 2).min(RETRY.1);
-        }
-    }
-
-    /// Says what a new connection is for.
-    fn join(&self, mut link: Link, purpose: Purpose) -> io::Result<(Link, u64)> {
-        let join = Join { protocol: PROTOCOL, session: self.options.session, purpose };
-        put(&mut *link.writer, &First::Join(join))?;
-        match get(&mut *link.reader)? {
-            Joined::Yes { received } => Ok((link, received)),
-            Joined::No(why) => {
-                let why = crate::report::printable(why.as_bytes());
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("refused: {why}")))
-            }
-            Joined::Unknown => {
-                let text = "the other side knows nothing of this transfer any more";
-                Err(io::Error::new(io::ErrorKind::NotFound, text))
-            }
         }
     }
 
