@@ -308,6 +308,7 @@ fn conclude(
 ) -> Result<()> {
     let Finished { summary, going, result } = finished;
     let ok = result.is_ok() && summary.failed == 0;
+    let moved = going.progress.moved > 0;
     let report = report(plan, summary, &going, &result, took);
     show.line(&Line::End { report: &report });
     if let Some(receipt) = show.finish() {
@@ -339,7 +340,7 @@ fn conclude(
         Err(error) => {
             let code = error.exit_code();
             let again = match code {
-                1 | INTERRUPTED if summary.moved_bytes + summary.resumed_bytes > 0 => {
+                1 | INTERRUPTED if moved || summary.moved_bytes + summary.resumed_bytes > 0 => {
                     "; the same command goes on from here"
                 }
                 _ => "",

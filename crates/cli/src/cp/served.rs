@@ -253,4 +253,8 @@ impl Dial for Granted {
             None => self.dialing.dial(),
         }
     }
+
+    fn stop(&self) {
+        self.dialing.stop();
+    }
 }

@@ -128,7 +128,9 @@ pub struct Block {
     /// Its number.
     pub number: u64,
     pieces: Vec<Piece>,
+    /// What travels are the first `used` bytes: room that was there once is not zeroed again.
     bytes: Vec<u8>,
+    used: usize,
 }
 
 impl Block {
@@ -136,7 +138,14 @@ impl Block {
     pub fn clear(&mut self, number: u64) {
         self.number = number;
         self.pieces.clear();
-        self.bytes.clear();
+        self.used = 0;
+    }
+
+    /// Sees to it that so many bytes are there.
+    fn reserve(&mut self, bytes: usize) {
+        if self.bytes.len() < bytes {
+            self.bytes.resize(bytes, 0);
+        }
     }
 
     /// Its pieces in order.
@@ -149,7 +158,7 @@ impl Block {
         if self.pieces.len() >= MAX_PIECES {
             return 0;
         }
-        MAX_DATA - (self.bytes.len() - self.pieces.len() * PIECE_HEADER)
+        MAX_DATA - (self.used - self.pieces.len() * PIECE_HEADER)
     }
 
     /// Adds a piece whose data `fill` puts into a slice of `want` bytes, at most [`Block::room`]; it
@@ -164,21 +173,14 @@ impl Block {
         fill: impl FnOnce(&mut [u8]) -> Result<(usize, Piece), E>,
     ) -> Result<(), E> {
         debug_assert!(want <= self.room(), "a block has room for what is added");
-        let start = self.bytes.len();
-        self.bytes.resize(start + PIECE_HEADER + want, 0);
-        match fill(&mut self.bytes[start + PIECE_HEADER..]) {
-            Ok((length, mut piece)) => {
-                piece.length = length as u32;
-                self.bytes[start..start + PIECE_HEADER].copy_from_slice(&piece.encode());
-                self.bytes.truncate(start + PIECE_HEADER + length);
-                self.pieces.push(piece);
-                Ok(())
-            }
-            Err(error) => {
-                self.bytes.truncate(start);
-                Err(error)
-            }
-        }
+        let (header, data) = (self.used, self.used + PIECE_HEADER);
+        self.reserve(data + want);
+        let (length, mut piece) = fill(&mut self.bytes[data..data + want])?;
+        piece.length = length as u32;
+        self.bytes[header..data].copy_from_slice(&piece.encode());
+        self.used = data + length;
+        self.pieces.push(piece);
+        Ok(())
     }
 
     /// Writes it; without pieces it says that the lane has ended.
@@ -190,10 +192,10 @@ impl Block {
         let header = Header {
             number: self.number,
             pieces: self.pieces.len() as u32,
-            bytes: self.bytes.len() as u32,
+            bytes: self.used as u32,
         };
         out.write_all(&header.encode())?;
-        out.write_all(&self.bytes)
+        out.write_all(&self.bytes[..self.used])
     }
 
     /// Reads the next block of a lane into this one; false at the lane's end.
@@ -209,9 +211,11 @@ impl Block {
         if header.pieces == 0 {
             return Ok(false);
         }
-        self.bytes.resize(header.bytes as usize, 0);
-        stream.read_exact(&mut self.bytes)?;
-        self.pieces = pieces(&self.bytes, header.pieces)?;
+        let used = header.bytes as usize;
+        self.reserve(used);
+        stream.read_exact(&mut self.bytes[..used])?;
+        self.pieces = pieces(&self.bytes[..used], header.pieces)?;
+        self.used = used;
         Ok(true)
     }
 

@@ -34,6 +34,8 @@ const PULSE: Duration = Duration::from_secs(1);
 const LAST_WORD: Duration = Duration::from_secs(3);
 /// A control channel without any sign of life for so long is broken, whatever the transport thinks.
 const SILENCE: Duration = Duration::from_secs(15);
+/// After so long without a first connection there will be none.
+const FIRST: Duration = Duration::from_secs(10);
 /// Between two attempts to connect: doubled from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
@@ -67,6 +69,9 @@ pub trait Dial: Sync {
     /// Why there is no connection; [`io::ErrorKind::PermissionDenied`] or
     /// [`io::ErrorKind::NotFound`] if trying again is no use.
     fn dial(&self) -> io::Result<Link>;
+
+    /// No more connections are wanted: whoever waits in [`Dial::dial`] returns.
+    fn stop(&self) {}
 }
 
 /// What a running transfer tells of itself.
@@ -289,7 +294,8 @@ impl Session {
                 threads.spawn(|| driver.keep_control(threads, dial));
                 driver.supervise(Some(&|| driver.keep_lanes(threads, dial)), |pause| {
                     driver.pause(pause);
-                })
+                });
+                dial.stop();
             }
             Links::Accept(links) => driver.supervise(None, |pause| {
                 match links.recv_timeout(pause) {
@@ -413,11 +419,12 @@ impl<'a> Driver<'a> {
     fn failed(&self, error: &io::Error) {
         let mut state = self.session.lock();
         state.last_error = error.to_string();
-        let ever = state.ever;
+        // The first connection may be lost while it is introduced, as any other.
+        let never = !state.ever && state.lost.is_some_and(|since| since.elapsed() > FIRST);
         drop(state);
         let fatal =
             matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound);
-        if fatal || !ever {
+        if fatal || never {
             let error = io::Error::new(error.kind(), error.to_string());
             self.session.end(Err(TransferError::Unreachable(error)));
         }
@@ -450,7 +457,9 @@ impl<'a> Driver<'a> {
                 state.next_lane += 1;
                 state.next_lane
             };
-            let dialed = dial.dial().and_then(|link| join(link, self.options.session, Purpose::Lane { number }));
+            let dialed = dial
+                .dial()
+                .and_then(|link| join(link, self.options.session, Purpose::Lane { number }));
             match dialed {
                 Ok((link, _)) => {
                     pause = RETRY.0;

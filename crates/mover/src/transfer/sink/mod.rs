@@ -1,9 +1,9 @@
 //! The side that writes: it places what the source announces, and says what it wants of it.
 //!
 //! Messages are handled in order, and never wait for anything long; lanes write what they bring at
-//! once, each on its own; what takes long is done by [`Sink::work`]. Every entry under way is a
-//! [`Pending`](entry::Pending) with a lock of its own, which nobody holds while a file is read or
-//! written. A directory is finished when all in it is, and so at last is the transfer.
+//! once, each on its own; what takes long is done by [`Sink::work`]. Every entry under way has a lock
+//! of its own, which nobody holds while a file is read or written. A directory is finished when all
+//! in it is, and so at last is the transfer.
 //!
 //! What a peer may say is bounded: how many entries are unfinished, how many files are open, what is
 //! remembered of names. All paths are one checked [name](crate::name::Name) in an open directory.

@@ -365,7 +365,15 @@ impl Source<'_> {
     }
 
     fn differs(&self, file: u64) {
-        self.lock().desk.differs(file);
+        let mut state = self.lock();
+        if self.options.dry_run {
+            if let Some(over) = state.desk.remove(file, None) {
+                self.finished(state, over, Outcome::Moved { resumed: 0 });
+            }
+            return;
+        }
+        state.desk.differs(file);
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -480,7 +488,8 @@ impl Role for Source<'_> {
     fn lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
         let number = lane.number;
         let worked = lanes::work(self, lane);
-        if worked.is_err() {
+        // Also of one that ended well: who confirms its last blocks may not be reached any more.
+        if !self.is_stopped() {
             let mut state = self.lock();
             state.desk.lane_broke(number);
             drop(state);
