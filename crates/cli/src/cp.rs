@@ -7,6 +7,7 @@
 //! | `agent.rs` | the far side over ssh |
 //! | `links.rs` | secured connections as a transfer takes them |
 //! | `between.rs` | a copy between two other hosts |
+//! | `served.rs` | a copy from or to a server |
 //! | `show.rs`, `report.rs`, `receipt.rs` | how it goes, what it came to, and proof of that |
 
 pub mod agent;
@@ -15,6 +16,7 @@ pub mod job;
 pub mod links;
 pub mod receipt;
 pub mod report;
+mod served;
 pub mod show;
 pub mod side;
 
@@ -32,10 +34,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use farhaul::Law;
 use farhaul_mover::Cancel;
-use farhaul_mover::location::{Location, There};
+use farhaul_mover::location::{Location, Served, There};
+use farhaul_mover::transfer::TransferError;
 use farhaul_mover::transfer::link::Purpose;
 use farhaul_mover::transfer::session::{Links, greet};
-use farhaul_mover::transfer::TransferError;
 use farhaul_remote::bootstrap::{Hello, fresh};
 use farhaul_remote::{
     DialConfig, Dialer, Link, Received, Remote, SshCommand, SshError, Terms as LinkTerms, Transport,
@@ -64,12 +66,14 @@ const END: Duration = Duration::from_secs(3);
 /// Copy files and trees to or from another host, or between two.
 ///
 /// HOST is whatever ssh reaches by that name; farhaul must be installed there. Data goes directly over
-/// UDP, or TCP where UDP does not pass, encrypted and verified. A directory is copied with all in it;
+/// UDP, or TCP where UDP does not pass, encrypted and verified. A farhaul:// is at a host that runs farhaul
+/// serve, which is reached without ssh and knows you by your key (farhaul key). A directory is copied with all in it;
 /// with a slash at its end only its contents are. Files of the same size and time are taken to be the
 /// same. Whatever interrupts a copy, the same command goes on where it ended.
 #[derive(Args, Debug)]
 pub struct CpArgs {
-    /// What to copy, and at last where to: PATH, [USER@]HOST:PATH, or - for standard input or output
+    /// What to copy, and at last where to: PATH, [USER@]HOST:PATH, farhaul://HOST[:PORT]/EXPORT/PATH, or -
+    /// for standard input or output
     #[arg(value_name = "SRC… DST", required = true, num_args = 2..)]
     paths: Vec<OsString>,
     /// Only say what would be done
@@ -114,6 +118,8 @@ pub struct CpArgs {
     /// Print a JSON document for each event: start, interval, file, end
     #[arg(long)]
     json_stream: bool,
+    #[command(flatten)]
+    server: served::ServerArgs,
     #[command(flatten)]
     settings: SettingArgs,
 }
@@ -204,8 +210,49 @@ enum Way {
     Here,
     /// To or from this host, which runs the other side.
     With { host: String, sending: bool },
+    /// To or from an export of a server.
+    Served { export: Export, sending: bool },
     /// Between two others.
     Between { from: String, to: String },
+}
+
+impl Way {
+    fn sends_from_here(&self) -> bool {
+        matches!(
+            self,
+            Way::Here | Way::With { sending: true, .. } | Way::Served { sending: true, .. }
+        )
+    }
+}
+
+/// A directory that a server exports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Export {
+    host: String,
+    port: u16,
+    name: String,
+}
+
+/// Where a source or a target is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum At {
+    Here,
+    Ssh(String),
+    Server(Export),
+}
+
+impl At {
+    fn of(location: &Location) -> (At, PathBuf) {
+        match location {
+            Location::Here(path) => (At::Here, path.clone()),
+            Location::There(There { host, path }) => (At::Ssh(host.clone()), path.clone()),
+            Location::Served(Served { host, port, export, path }) => {
+                let export = Export { host: host.clone(), port: *port, name: export.clone() };
+                (At::Server(export), path.clone())
+            }
+            Location::Standard => (At::Here, PathBuf::from("-")),
+        }
+    }
 }
 
 /// A copy, understood.
@@ -223,7 +270,7 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let texts: Vec<String> =
         args.paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     let (target, sources) = texts.split_last().context("clap asks for two paths")?;
-    if let Way::Here | Way::With { sending: true, .. } = plan.way {
+    if plan.way.sends_from_here() {
         // Nobody is to be bothered before it is known that there is something to send.
         side::check(&Job::Source(plan.source.clone()), &plan.terms)?;
     }
@@ -244,6 +291,9 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let finished = match &plan.way {
         Way::Here => here(&plan, &show),
         Way::With { host, sending } => with(&plan, host, *sending, &show),
+        Way::Served { export, sending } => {
+            served::run(&plan, export, *sending, &args.server, &show).map(Ended::from)
+        }
         Way::Between { from, to } => between::run(&plan, from, to, &show),
     };
     let (begun, ended) = match finished {
@@ -273,7 +323,8 @@ impl Default for Ended {
 
 impl From<Finished> for Ended {
     fn from(Finished { summary, going, result }: Finished) -> Self {
-        let again = summary.moved_bytes + summary.resumed_bytes > 0;
+        let some = going.progress.moved > 0;
+        let again = some || summary.moved_bytes + summary.resumed_bytes > 0;
         let result = result.map_err(|error| {
             let code = error.exit_code();
             let hint = match code {
@@ -378,6 +429,7 @@ fn here(plan: &Plan, show: &Show) -> Result<Ended> {
                 // What the user is to know it tells the source.
                 observe: &|_| {},
                 show: &mut |_| {},
+                service: None,
             };
             side::run(&sink, terms, Links::Accept(accepted), around)
         });
@@ -391,6 +443,7 @@ fn here(plan: &Plan, show: &Show) -> Result<Ended> {
                 reconnect: Arc::default(),
                 observe: &|event| show.event(&event),
                 show: &mut |going| show.progress(&progress_line(going)),
+                service: None,
             },
         );
         drop(pipes);
@@ -479,6 +532,7 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Ended> {
                 }
                 show.progress(&progress_line(going));
             },
+            service: None,
         },
     );
     // The far side's own word, if it has one: it knows why it could not go on.
@@ -612,11 +666,8 @@ fn plan(args: &CpArgs) -> Result<Plan> {
     let locations: Vec<Location> = args.paths.iter().map(parse).collect::<Result<_, _>>()?;
     let (target, sources) = locations.split_last().context("clap asks for two paths")?;
     let (from, stream, paths) = sources_of(sources)?;
-    let (to, target_stream, target_path) = match target {
-        Location::Here(path) => (None, false, path.clone()),
-        Location::There(There { host, path }) => (Some(host.clone()), false, path.clone()),
-        Location::Standard => (None, true, PathBuf::from("-")),
-    };
+    let target_stream = matches!(target, Location::Standard);
+    let (to, target_path) = At::of(target);
     if target_stream && (args.json || args.json_stream) {
         return Err(Usage("standard output cannot be both the copy and JSON".into()).into());
     }
@@ -625,23 +676,36 @@ fn plan(args: &CpArgs) -> Result<Plan> {
             Usage("standard input has no name: name the file, as in HOST:FILE".into()).into()
         );
     }
+    let whole_export = matches!(to, At::Server(_)) && target_path.as_os_str().is_empty();
     let way = match (from, to) {
-        (None, None) => Way::Here,
-        (None, Some(host)) => Way::With { host, sending: true },
-        (Some(host), None) => Way::With { host, sending: false },
-        (Some(from), Some(to)) => Way::Between { from, to },
+        (At::Here, At::Here) => Way::Here,
+        (At::Here, At::Ssh(host)) => Way::With { host, sending: true },
+        (At::Ssh(host), At::Here) => Way::With { host, sending: false },
+        (At::Ssh(from), At::Ssh(to)) => Way::Between { from, to },
+        (At::Here, At::Server(export)) => Way::Served { export, sending: true },
+        (At::Server(export), At::Here) => Way::Served { export, sending: false },
+        (At::Server(_), _) | (_, At::Server(_)) => {
+            let text = "a server copies from and to the host that asks it: run farhaul cp on the host \
+                        at the other end";
+            return Err(Usage(text.into()).into());
+        }
     };
     let host = match &way {
         Way::Here => None,
         Way::With { host, .. } | Way::Between { from: host, .. } => Some(host.as_str()),
+        Way::Served { export, .. } => Some(export.host.as_str()),
     };
+    if !matches!(way, Way::Served { .. }) {
+        args.server.refuse_without_server()?;
+    }
     let settings = Settings::load(&args.settings.layer(), host)?;
     let slash = |path: &Path| path.as_os_str().as_bytes().ends_with(b"/");
     let contents = |path: &PathBuf| {
         let bytes = path.as_os_str().as_bytes();
         slash(path) || matches!(bytes, b"" | b"." | b"~") || bytes.ends_with(b"/.")
     };
-    let directory = paths.len() > 1 || paths.iter().any(contents) || slash(&target_path);
+    let directory =
+        paths.len() > 1 || paths.iter().any(contents) || slash(&target_path) || whole_export;
     let existing = match (args.checksum, args.skip_existing, args.overwrite) {
         (true, ..) => OnExisting::Checksum,
         (_, true, _) => OnExisting::Keep,
@@ -667,28 +731,28 @@ fn plan(args: &CpArgs) -> Result<Plan> {
     Ok(Plan { way, source, sink, terms, settings })
 }
 
-/// Whether the sources are on another host, whether they are standard input, and their paths.
-fn sources_of(sources: &[Location]) -> Result<(Option<String>, bool, Vec<PathBuf>)> {
-    let mut host: Option<Option<String>> = None;
+/// Where the sources are, whether they are standard input, and their paths.
+fn sources_of(sources: &[Location]) -> Result<(At, bool, Vec<PathBuf>)> {
+    let mut all_at = None;
     let mut paths = Vec::new();
     for source in sources {
-        let (at, path) = match source {
-            Location::Here(path) => (None, path),
-            Location::There(There { host, path }) => (Some(host.clone()), path),
-            Location::Standard if sources.len() == 1 => return Ok((None, true, Vec::new())),
+        match source {
+            Location::Standard if sources.len() == 1 => return Ok((At::Here, true, Vec::new())),
             Location::Standard => {
                 return Err(Usage("standard input can only be copied alone".into()).into());
             }
-        };
-        if host.as_ref().is_some_and(|before| *before != at) {
-            let text =
-                "all sources must be on one host: copy those of each host by a command of its own";
+            _ => {}
+        }
+        let (at, path) = At::of(source);
+        if all_at.as_ref().is_some_and(|before| *before != at) {
+            let text = "all sources must be on one host, and of a server in one export: copy the others \
+                        by commands of their own";
             return Err(Usage(text.into()).into());
         }
-        host = Some(at);
-        paths.push(path.clone());
+        all_at = Some(at);
+        paths.push(path);
     }
-    Ok((host.flatten(), false, paths))
+    Ok((all_at.unwrap_or(At::Here), false, paths))
 }
 
 /// Patterns in the order in which they were given, which clap's fields do not keep.

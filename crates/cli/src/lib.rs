@@ -24,7 +24,6 @@ mod places;
 mod plot;
 mod progress;
 mod qlog;
-#[allow(dead_code, reason = "for the server, which is not there yet")]
 mod serve;
 mod sim;
 mod tables;
@@ -54,6 +53,7 @@ enum Command {
     Agent(agent::AgentArgs),
     Demo(Box<demo::DemoArgs>),
     Cp(Box<cp::CpArgs>),
+    Serve(serve::ServeArgs),
     Doctor(Box<doctor::DoctorArgs>),
     Send(Box<transfer::SendArgs>),
     Recv(Box<transfer::RecvArgs>),
@@ -90,6 +90,7 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
         Command::Agent(args) => agent::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Cp(args) => cp::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),

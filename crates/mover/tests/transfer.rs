@@ -183,7 +183,12 @@ fn listing(root: &Path) -> Vec<String> {
                 format!("/ {:o} {}", data.mode() & 0o7777, data.mtime())
             } else {
                 let digest = blake3::hash(&fs::read(&path).unwrap());
-                format!("{digest} {:o} {} {}", data.mode() & 0o7777, data.mtime(), data.mtime_nsec())
+                format!(
+                    "{digest} {:o} {} {}",
+                    data.mode() & 0o7777,
+                    data.mtime(),
+                    data.mtime_nsec()
+                )
             };
             found.push(format!("{name} {content}"));
         }

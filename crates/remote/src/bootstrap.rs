@@ -145,6 +145,17 @@ pub fn fresh() -> Result<(Arc<Identity>, Secret, SessionId), NoEntropy> {
     Ok((Arc::new(identity), Secret(secret), SessionId(session)))
 }
 
+/// A session that nobody has named before.
+///
+/// # Errors
+///
+/// The system gives no random numbers.
+pub fn fresh_session() -> Result<SessionId, NoEntropy> {
+    let mut session = [0; 16];
+    getrandom::fill(&mut session).map_err(|_| NoEntropy)?;
+    Ok(SessionId(session))
+}
+
 /// The context of each link of a transfer: see [`Terms`](crate::Terms).
 pub fn context(secret: &Secret, session: SessionId) -> Context {
     Context::new([&secret.0[..], &session.0[..]].concat())

@@ -79,7 +79,14 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
         &order.job,
         &order.terms,
         links,
-        Surroundings { session, cancel, reconnect, observe, show: &mut |going| shown.look(going) },
+        Surroundings {
+            session,
+            cancel,
+            reconnect,
+            observe,
+            show: &mut |going| shown.look(going),
+            service: None,
+        },
     );
     listening.close();
     let error = finished.result.err().map(|error| (error.exit_code(), error.to_string()));

@@ -10,7 +10,7 @@ use farhaul_mover::transfer::session::Dial;
 use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle};
 
 /// How long an attempt to connect may take.
-const DIAL_TIME: Duration = Duration::from_secs(15);
+pub const DIAL_TIME: Duration = Duration::from_secs(15);
 
 /// A connection for a transfer.
 pub fn adapt(link: Link) -> link::Link {

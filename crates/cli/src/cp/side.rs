@@ -1,8 +1,9 @@
 //! One side of a copy at work, in this process.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,9 @@ use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::filter::Filter;
 use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
 use farhaul_mover::transfer::stages::STAGES;
-use farhaul_mover::transfer::{Observer, Progress, TransferError};
+use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, TransferError};
 
-use super::job::{Job, SinkJob, SourceJob, Terms};
+use super::job::{Bytes, Job, SinkJob, SourceJob, Terms};
 use super::report::Summary;
 
 /// Between two looks at how it goes.
@@ -71,13 +72,27 @@ pub struct Surroundings<'a> {
     pub observe: Observer<'a>,
     /// Is told how it goes, some times a second.
     pub show: &'a mut dyn FnMut(&Going),
+    /// It runs for a client of a server.
+    pub service: Option<Service<'a>>,
+}
+
+/// What a server adds.
+#[derive(Clone, Copy)]
+pub struct Service<'a> {
+    /// The directory that all paths are below, and that nothing leads out of.
+    pub root: &'a Path,
+    /// Is called once connections may come: the job can be begun.
+    pub ready: &'a dyn Fn(),
+    /// Ends the transfer with what somebody has put in.
+    pub end: &'a Mutex<Option<TransferError>>,
 }
 
 /// Does a job over these connections.
 pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>) -> Finished {
     let session = Session::default();
+    let root = around.service.map(|service| service.root);
     match job {
-        Job::Source(job) => match source(job, terms, &session, around.observe) {
+        Job::Source(job) => match source(job, terms, root, &session, around.observe) {
             Ok(source) => {
                 let announce = || source.announce_everything();
                 let progress = || source.progress();
@@ -87,20 +102,57 @@ pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>)
             }
             Err(error) => refused(error),
         },
-        Job::Sink(job) => match sink(job, terms, &session, around.observe) {
-            Ok(sink) => {
-                let progress = || sink.progress();
-                let work = || {
-                    if let Err(error) = sink.work() {
-                        session.end(Err(error));
-                    }
-                };
-                let (result, going) =
-                    drive(&sink, &session, terms, links, around, false, &work, &progress);
-                Finished { summary: of_sink(&sink), going, result }
+        Job::Sink(job) => {
+            let Surroundings { session: id, cancel, reconnect, observe, show, service } = around;
+            let outcomes = Outcomes::default();
+            let observe = |event: Event<'_>| {
+                outcomes.count(&event);
+                observe(event);
+            };
+            match sink(job, terms, root, &session, &observe) {
+                Ok(sink) => {
+                    let progress = || sink.progress();
+                    let work = || {
+                        if let Err(error) = sink.work() {
+                            session.end(Err(error));
+                        }
+                    };
+                    let observe = &observe;
+                    let around =
+                        Surroundings { session: id, cancel, reconnect, observe, show, service };
+                    let (result, going) =
+                        drive(&sink, &session, terms, links, around, false, &work, &progress);
+                    Finished { summary: of_sink(&sink, &outcomes), going, result }
+                }
+                Err(error) => refused(error),
             }
-            Err(error) => refused(error),
-        },
+        }
+    }
+}
+
+/// What a sink tells of its files as they end.
+#[derive(Debug, Default)]
+struct Outcomes {
+    moved: AtomicU64,
+    bytes: AtomicU64,
+    resumed: AtomicU64,
+    same: AtomicU64,
+}
+
+impl Outcomes {
+    fn count(&self, event: &Event<'_>) {
+        let Event::File { size, outcome, .. } = event else { return };
+        let add = |count: &AtomicU64, more| count.fetch_add(more, Ordering::Relaxed);
+        match outcome {
+            Outcome::Moved { resumed } => {
+                add(&self.moved, 1);
+                add(&self.bytes, size.saturating_sub(*resumed));
+                add(&self.resumed, *resumed);
+            }
+            Outcome::Same | Outcome::Kept => {
+                add(&self.same, 1);
+            }
+        }
     }
 }
 
@@ -114,7 +166,7 @@ pub fn check(job: &Job, terms: &Terms) -> Result<(), TransferError> {
     let session = Session::default();
     match job {
         Job::Source(job) if job.stream => Ok(()),
-        Job::Source(job) => source(job, terms, &session, &|_| {}).map(drop),
+        Job::Source(job) => source(job, terms, None, &session, &|_| {}).map(drop),
         Job::Sink(_) => Ok(()),
     }
 }
@@ -122,6 +174,7 @@ pub fn check(job: &Job, terms: &Terms) -> Result<(), TransferError> {
 fn source<'a>(
     job: &SourceJob,
     terms: &Terms,
+    root: Option<&Path>,
     session: &'a Session,
     observe: Observer<'a>,
 ) -> Result<Source<'a>, TransferError> {
@@ -141,9 +194,13 @@ fn source<'a>(
         count: job.count,
         pace: terms.rate.map(|rate| Arc::new(Pace::new(rate))),
     };
-    let what = match job.stream {
-        true => Sources::Stream { name: b"stdin".to_vec(), stream: Box::new(io::stdin()) },
-        false => Sources::Paths(job.paths.iter().map(|path| path.path_at_home()).collect()),
+    let what = match (root, job.stream) {
+        (Some(root), _) => {
+            let paths = job.paths.iter().map(Bytes::path).collect();
+            Sources::Below { root: root.into(), paths }
+        }
+        (None, true) => Sources::Stream { name: b"stdin".to_vec(), stream: Box::new(io::stdin()) },
+        (None, false) => Sources::Paths(job.paths.iter().map(Bytes::path_at_home).collect()),
     };
     Source::new(what, options, session, observe)
 }
@@ -151,12 +208,17 @@ fn source<'a>(
 fn sink<'a>(
     job: &SinkJob,
     terms: &Terms,
+    root: Option<&Path>,
     session: &'a Session,
     observe: Observer<'a>,
 ) -> Result<Sink<'a>, TransferError> {
-    let target = match job.stream {
-        true => SinkTarget::Standard(Box::new(io::stdout())),
-        false => SinkTarget::Path { path: job.path.path_at_home(), directory: job.directory },
+    let directory = job.directory;
+    let target = match (root, job.stream) {
+        (Some(root), _) => {
+            SinkTarget::Below { root: root.into(), path: job.path.path(), directory }
+        }
+        (None, true) => SinkTarget::Standard(Box::new(io::stdout())),
+        (None, false) => SinkTarget::Path { path: job.path.path_at_home(), directory },
     };
     let options = SinkOptions {
         existing: job.existing.into(),
@@ -172,6 +234,10 @@ fn sink<'a>(
     Sink::new(options, say, Arc::clone(&session.stages), observe)
 }
 
+fn taken(end: &Mutex<Option<TransferError>>) -> Option<TransferError> {
+    end.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
 /// Runs a role beside its other work and what shows.
 #[allow(clippy::too_many_arguments, reason = "what the two roles have in common, said once")]
 fn drive(
@@ -184,13 +250,16 @@ fn drive(
     beside: &(dyn Fn() + Sync),
     progress: &(dyn Fn() -> Progress + Sync),
 ) -> (Result<(), TransferError>, Going) {
-    let Surroundings { session: id, cancel, reconnect, observe, show } = around;
+    let Surroundings { session: id, cancel, reconnect, observe, show, service } = around;
     let options = &terms.session(id, cancel);
     let over = AtomicBool::new(false);
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let mut lanes = Lanes::new(terms.lanes, processors);
     let mut watch = Watch::new(session, source, progress);
     let watcher = thread::current();
+    if let Some(service) = service {
+        (service.ready)();
+    }
     let result = thread::scope(|threads| {
         threads.spawn(beside);
         let over = &over;
@@ -210,6 +279,9 @@ fn drive(
             thread::park_timeout(LOOK);
             if reconnect.swap(false, Ordering::Relaxed) {
                 session.reconnect();
+            }
+            if let Some(why) = service.and_then(|service| taken(service.end)) {
+                session.end(Err(why));
             }
             if watch.look_is_full() && source && !terms.fixed_lanes {
                 let passed = watch.passed;
@@ -334,15 +406,18 @@ fn of_source(source: &Source<'_>) -> Summary {
 }
 
 /// What a sink knows: which of its files were moved is known to the source.
-fn of_sink(sink: &Sink<'_>) -> Summary {
-    let (tally, failures, progress) = (sink.tally(), sink.failures(), sink.progress());
+fn of_sink(sink: &Sink<'_>, outcomes: &Outcomes) -> Summary {
+    let (tally, failures) = (sink.tally(), sink.failures());
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     Summary {
         files: tally.files,
         directories: tally.directories,
         symlinks: tally.symlinks,
         bytes: tally.bytes,
-        moved_files: progress.files,
-        moved_bytes: progress.moved,
+        moved_files: read(&outcomes.moved),
+        moved_bytes: read(&outcomes.bytes),
+        resumed_bytes: read(&outcomes.resumed),
+        same_files: read(&outcomes.same),
         deleted: sink.deleted(),
         failed: failures.count,
         failures: failures.first.iter().map(ToString::to_string).collect(),

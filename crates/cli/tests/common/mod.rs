@@ -9,6 +9,7 @@ pub mod path;
 pub mod pattern;
 pub mod process;
 pub mod ran;
+pub mod server;
 pub mod stock;
 pub mod tap;
 

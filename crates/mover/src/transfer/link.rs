@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::frame::AbortReason;
+
 /// One duplex stream of bytes, ready for use: whatever secures it is done.
 ///
 /// When it breaks, or the peer goes, both halves must say so within a bounded time.
@@ -76,7 +78,43 @@ pub enum Purpose {
     },
 }
 
-/// The first frame on a link.
+/// What a dialer says first on a link.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum First {
+    /// It belongs to a transfer that is known.
+    Join(Join),
+    /// A transfer is asked for, of a server. If it grants it, a [`First::Join`] may follow on the same
+    /// link.
+    Open(Open),
+}
+
+/// A transfer that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Open {
+    /// [`PROTOCOL`](super::message::PROTOCOL).
+    pub protocol: u32,
+    /// What the server is to do, at most [`MAX_ORDER`] bytes of whatever form both sides know.
+    pub order: Vec<u8>,
+}
+
+/// The answer to it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Opened {
+    /// Granted: links may join it.
+    Yes {
+        /// The transfer.
+        session: [u8; 16],
+    },
+    /// No.
+    No {
+        /// For the exit code.
+        reason: AbortReason,
+        /// Why, for people.
+        why: String,
+    },
+}
+
+/// That a link belongs to a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Join {
     /// [`PROTOCOL`](super::message::PROTOCOL).
@@ -97,10 +135,14 @@ pub enum Joined {
     },
     /// No, and why.
     No(String),
+    /// There is no such transfer, or none any more.
+    Unknown,
 }
 
+/// The longest order, bytes.
+pub const MAX_ORDER: usize = 64 << 10;
 /// The longest of these frames, bytes.
-const MAX_FRAME: usize = 4096;
+const MAX_FRAME: usize = MAX_ORDER + 64;
 
 /// Writes one of these frames and flushes.
 ///

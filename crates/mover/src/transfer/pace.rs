@@ -1,6 +1,6 @@
 //! A limit on the rate of all lanes together.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,24 @@ impl Pace {
             out.write_all(step)?;
         }
         Ok(held)
+    }
+}
+
+impl Pace {
+    /// Reads into `buf`, a step of it at most, and returns when that much may have come.
+    ///
+    /// # Errors
+    ///
+    /// Those of `stream`.
+    pub fn read(&self, stream: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
+        let step = buf.len().min(STEP);
+        let count = stream.read(&mut buf[..step])?;
+        // What has come counts for what comes next: the sender is held back by what is not read.
+        let wait = self.take(count, Instant::now());
+        if !wait.is_zero() {
+            std::thread::sleep(wait);
+        }
+        Ok(count)
     }
 }
 

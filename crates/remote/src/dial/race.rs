@@ -227,7 +227,7 @@ impl Runner {
     fn run(&self, entered: &Entered) -> Outcome {
         let raw = self.connect(entered).map_err(LinkError::Connect)?;
         entered.enter(self.attempt, &raw)?;
-        secure(raw, Role::Client, &self.terms, self.deadline)
+        secure(raw, Role::Client, &self.terms, false, self.deadline)
     }
 
     fn connect(&self, entered: &Entered) -> io::Result<Raw> {
