@@ -1,5 +1,7 @@
 //! Source and sink over connections within this process, which break as often as a test wants.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
