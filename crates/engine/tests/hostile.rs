@@ -503,7 +503,7 @@ fn a_forged_ack_ends_a_connection_that_could_not_go_on() {
         Ok(Packet::Data(data, _)) => Some(data.seq),
         _ => None,
     };
-    let newest = net.hosts[A].log.take().unwrap().iter().filter_map(of_data).last().unwrap();
+    let newest = net.hosts[A].log.take().unwrap().iter().filter_map(of_data).next_back().unwrap();
     let of_control = |bytes: &Vec<u8>| match Packet::parse(bytes) {
         Ok(Packet::Control(control)) => Some(control.dest),
         _ => None,
