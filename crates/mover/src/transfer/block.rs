@@ -128,9 +128,10 @@ pub struct Block {
     /// Its number.
     pub number: u64,
     pieces: Vec<Piece>,
-    /// What travels are the first `used` bytes: room that was there once is not zeroed again.
+    /// As long as the longest so far: to clear and fill it with zeros for each block takes time.
     bytes: Vec<u8>,
-    used: usize,
+    /// How much of that is of this block.
+    end: usize,
 }
 
 impl Block {
@@ -138,10 +139,10 @@ impl Block {
     pub fn clear(&mut self, number: u64) {
         self.number = number;
         self.pieces.clear();
-        self.used = 0;
+        self.end = 0;
     }
 
-    /// Sees to it that so many bytes are there.
+    /// Has room for so many bytes, which may hold anything.
     fn reserve(&mut self, bytes: usize) {
         if self.bytes.len() < bytes {
             self.bytes.resize(bytes, 0);
@@ -158,11 +159,11 @@ impl Block {
         if self.pieces.len() >= MAX_PIECES {
             return 0;
         }
-        MAX_DATA - (self.used - self.pieces.len() * PIECE_HEADER)
+        MAX_DATA - (self.end - self.pieces.len() * PIECE_HEADER)
     }
 
-    /// Adds a piece whose data `fill` puts into a slice of `want` bytes, at most [`Block::room`]; it
-    /// returns how much it put and the piece, whose length is set here. Nothing is added if it fails.
+    /// Adds a piece whose data `fill` puts into a slice of `want` bytes, at most [`Block::room`], which
+    /// holds what was there before; it returns how much it put and the piece, whose length is set here. Nothing is added if it fails.
     ///
     /// # Errors
     ///
@@ -173,12 +174,12 @@ impl Block {
         fill: impl FnOnce(&mut [u8]) -> Result<(usize, Piece), E>,
     ) -> Result<(), E> {
         debug_assert!(want <= self.room(), "a block has room for what is added");
-        let (header, data) = (self.used, self.used + PIECE_HEADER);
+        let data = self.end + PIECE_HEADER;
         self.reserve(data + want);
         let (length, mut piece) = fill(&mut self.bytes[data..data + want])?;
         piece.length = length as u32;
-        self.bytes[header..data].copy_from_slice(&piece.encode());
-        self.used = data + length;
+        self.bytes[self.end..data].copy_from_slice(&piece.encode());
+        self.end = data + length;
         self.pieces.push(piece);
         Ok(())
     }
@@ -192,10 +193,10 @@ impl Block {
         let header = Header {
             number: self.number,
             pieces: self.pieces.len() as u32,
-            bytes: self.used as u32,
+            bytes: self.end as u32,
         };
         out.write_all(&header.encode())?;
-        out.write_all(&self.bytes[..self.used])
+        out.write_all(&self.bytes[..self.end])
     }
 
     /// Reads the next block of a lane into this one; false at the lane's end.
@@ -211,11 +212,11 @@ impl Block {
         if header.pieces == 0 {
             return Ok(false);
         }
-        let used = header.bytes as usize;
-        self.reserve(used);
-        stream.read_exact(&mut self.bytes[..used])?;
-        self.pieces = pieces(&self.bytes[..used], header.pieces)?;
-        self.used = used;
+        let end = header.bytes as usize;
+        self.reserve(end);
+        stream.read_exact(&mut self.bytes[..end])?;
+        self.pieces = pieces(&self.bytes[..end], header.pieces)?;
+        self.end = end;
         Ok(true)
     }
 
