@@ -85,9 +85,12 @@ pub struct CpArgs {
     /// Take what matches, whatever a later --exclude says
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
-    /// Delete what is in the target's directories and not in the source's
+    /// Delete what is in the target's directories and not in the source's; what --exclude leaves out stays
     #[arg(long)]
     delete: bool,
+    /// With --delete: delete also what --exclude leaves out
+    #[arg(long, requires = "delete")]
+    delete_excluded: bool,
     /// Compare files by their digests, not by size and time
     #[arg(long, conflicts_with_all = ["skip_existing", "overwrite"])]
     checksum: bool,
@@ -713,20 +716,22 @@ fn plan(args: &CpArgs) -> Result<Plan> {
         (.., true) => OnExisting::Overwrite,
         _ => OnExisting::Update,
     };
-    let source = SourceJob {
-        paths: paths.iter().map(|path| Bytes::from(path.as_path())).collect(),
-        stream,
-        rules: rules(args)?,
-        count: !args.no_count,
-    };
+    let rules = rules(args)?;
     let sink = SinkJob {
         path: Bytes::from(target_path.as_path()),
         stream: target_stream,
         directory,
         existing,
         delete: args.delete,
+        spared: if args.delete_excluded { Vec::new() } else { rules.clone() },
         keep_set_id: args.keep_set_id,
         want_digests: args.receipt.is_some(),
+    };
+    let source = SourceJob {
+        paths: paths.iter().map(|path| Bytes::from(path.as_path())).collect(),
+        stream,
+        rules,
+        count: !args.no_count,
     };
     let terms = terms(args, &settings, stream || target_stream);
     Ok(Plan { way, source, sink, terms, settings })

@@ -31,6 +31,7 @@ mod transfer;
 mod transport;
 mod units;
 mod usage;
+mod verify;
 mod wan;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ enum Command {
     Demo(Box<demo::DemoArgs>),
     Cp(Box<cp::CpArgs>),
     Serve(serve::ServeArgs),
+    Verify(verify::VerifyArgs),
     Doctor(Box<doctor::DoctorArgs>),
     Send(Box<transfer::SendArgs>),
     Recv(Box<transfer::RecvArgs>),
@@ -91,6 +93,7 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Cp(args) => cp::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Verify(args) => verify::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),

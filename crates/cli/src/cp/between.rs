@@ -63,7 +63,8 @@ fn follow(
     let mut ends: [Option<LastWord>; 2] = [None, None];
     let mut gone = [false, false];
     let mut stopped = false;
-    while ends[0].is_none() && !(gone[0] || gone[1]) {
+    // What the source says counts; a sink that has ended is not waited for, nor who has gone wordless.
+    while ends[0].is_none() && !gone[0] && !(gone[1] && ends[1].is_none()) {
         if stop.load(std::sync::atomic::Ordering::Relaxed) && !stopped {
             stopped = true;
             for remote in [source, sink] {

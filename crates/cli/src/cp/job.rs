@@ -150,6 +150,8 @@ pub struct SinkJob {
     pub existing: OnExisting,
     /// Remove what the source does not have.
     pub delete: bool,
+    /// As of [`SourceJob::rules`]: what is left out by these is not removed.
+    pub spared: Vec<(String, bool)>,
     /// Keep set-user-ID and set-group-ID bits.
     pub keep_set_id: bool,
     /// Take the digests of files that are not moved, too.

@@ -1,5 +1,7 @@
 //! The receipt of a copy: every file with its digest, to be kept and checked later.
 
+pub mod read;
+
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +11,9 @@ use tempfile::NamedTempFile;
 
 use super::job::FileLine;
 use super::report::Summary;
+
+/// The form of receipts that this version writes and reads.
+const FORMAT: u32 = 1;
 
 /// Writes a receipt as files come, so that it costs no memory; it has its name when it is whole.
 pub struct ReceiptWriter {
@@ -58,7 +63,7 @@ impl ReceiptWriter {
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;
         let created = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let created = created.unwrap_or_default().as_secs();
-        let head = serde_json::to_string(&Head { farhaul_receipt: 1, created, sources, target })?;
+        let head = serde_json::to_string(&Head { farhaul_receipt: FORMAT, created, sources, target })?;
         let mut out = BufWriter::new(file);
         // The object goes on with its files.
         write!(out, "{},\n\"files\":[", head.trim_end_matches('}'))?;

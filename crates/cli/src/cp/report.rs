@@ -1,12 +1,13 @@
 //! What a copy came to, and the receipt of it.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use farhaul_mover::transfer::limit::Evidence;
 use farhaul_mover::transfer::stages::{STAGES, Stage};
 use serde::{Deserialize, Serialize};
 
-use crate::units::{show_rate, show_size};
+use crate::units::{show_rate, show_size, show_time};
 
 /// What one side has done, as it tells the other or its user.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -153,42 +154,53 @@ impl Stages {
 }
 
 impl Report {
+    /// What there is beside files.
+    fn others(&self) -> String {
+        let Summary { directories, symlinks, .. } = self.summary;
+        let directories = counted(directories, "directory", "directories");
+        format!("{directories}, {}", counted(symlinks, "link", "links"))
+    }
+
     /// For people.
     pub fn show(&self, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         let s = &self.summary;
         if self.dry_run {
-            writeln!(
-                out,
-                "would copy {} files ({}), {} files are there; {} directories, {} links",
-                s.moved_files,
-                show_size(s.moved_bytes),
-                s.same_files,
-                s.directories,
-                s.symlinks
-            )?;
+            write!(out, "would copy {} ({})", files(s.moved_files), show_size(s.moved_bytes))?;
+            if s.same_files > 0 {
+                write!(out, "; {} there already", files_are(s.same_files))?;
+            }
+            writeln!(out, "; {}", self.others())?;
             if s.deleted > 0 {
-                writeln!(out, "would delete {} entries", s.deleted)?;
+                writeln!(out, "would delete {}", counted(s.deleted, "entry", "entries"))?;
             }
-            if let Some(seconds) = self.estimate_seconds {
-                writeln!(out, "it would take about {seconds:.0} s")?;
+            if s.failed > 0 {
+                writeln!(out, "could not copy {}", counted(s.failed, "entry", "entries"))?;
             }
-            return Ok(());
+            return match self.estimate_seconds {
+                Some(seconds) if seconds < 1.0 => writeln!(out, "it would take less than 1 s"),
+                Some(seconds) => writeln!(out, "it would take about {}", duration(seconds)),
+                None => writeln!(
+                    out,
+                    "how long it would take is not known: --rate says what to reckon with"
+                ),
+            };
         }
         write!(
             out,
-            "copied {} files, {} directories, {} links, {} in {:.1} s ({})",
-            s.moved_files,
-            s.directories,
-            s.symlinks,
+            "copied {}, {} in {} ({})",
+            files(s.moved_files),
             show_size(s.moved_bytes),
-            self.seconds,
+            duration(self.seconds),
             show_rate(self.bits_per_second)
         )?;
+        if s.directories + s.symlinks > 0 {
+            write!(out, "; {}", self.others())?;
+        }
         if s.resumed_bytes > 0 {
             write!(out, "; {} were there from before", show_size(s.resumed_bytes))?;
         }
         if s.same_files > 0 {
-            write!(out, "; {} files were the same", s.same_files)?;
+            write!(out, "; {} left as they were", files(s.same_files))?;
         }
         if s.deleted > 0 {
             write!(out, "; {} deleted", s.deleted)?;
@@ -203,14 +215,35 @@ impl Report {
         }
         if verbose {
             writeln!(out, "limited by: {}", self.limited_by)?;
-            writeln!(out, "sender:   {}", self.source_stages.show())?;
-            writeln!(out, "receiver: {}", self.sink_stages.show())?;
-            writeln!(out, "alone:    {}", self.rates.show())?;
-            if let Some(transport) = &self.transport {
+            let sides = [
+                ("sender:  ", self.source_stages.show()),
+                ("receiver:", self.sink_stages.show()),
+                ("alone:   ", self.rates.show()),
+            ];
+            for (side, shown) in sides.iter().filter(|(_, shown)| !shown.is_empty()) {
+                writeln!(out, "{side} {shown}")?;
+            }
+            if let Some(transport) = self.transport.as_ref().filter(|_| self.packets_sent > 0) {
                 let share = self.retransmitted as f64 * 100.0 / self.packets_sent.max(1) as f64;
                 writeln!(out, "{transport}, rtt {:.1} ms, retransmitted {share:.2}%", self.rtt_ms)?;
             }
         }
         Ok(())
     }
+}
+
+fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
+fn files(count: u64) -> String {
+    counted(count, "file", "files")
+}
+
+fn files_are(count: u64) -> String {
+    counted(count, "file is", "files are")
+}
+
+fn duration(seconds: f64) -> String {
+    Duration::try_from_secs_f64(seconds).map_or("a very long time".into(), show_time)
 }

@@ -178,17 +178,12 @@ fn source<'a>(
     session: &'a Session,
     observe: Observer<'a>,
 ) -> Result<Source<'a>, TransferError> {
-    let mut filter = Filter::default();
-    for (pattern, include) in &job.rules {
-        filter.add(pattern, *include).map_err(|error| {
-            TransferError::Unreachable(io::Error::new(io::ErrorKind::InvalidInput, error))
-        })?;
-    }
     let options = SourceOptions {
-        filter,
+        filter: filter(&job.rules)?,
         verify: terms.verify,
         dry_run: terms.dry_run,
         owner: terms.preserve.owner,
+        sparse: terms.preserve.sparse,
         xattrs: terms.preserve.xattrs,
         hard_links: terms.preserve.hard_links,
         count: job.count,
@@ -203,6 +198,16 @@ fn source<'a>(
         (None, false) => Sources::Paths(job.paths.iter().map(Bytes::path_at_home).collect()),
     };
     Source::new(what, options, session, observe)
+}
+
+fn filter(rules: &[(String, bool)]) -> Result<Filter, TransferError> {
+    let mut filter = Filter::default();
+    for (pattern, include) in rules {
+        filter.add(pattern, *include).map_err(|error| {
+            TransferError::Unreachable(io::Error::new(io::ErrorKind::InvalidInput, error))
+        })?;
+    }
+    Ok(filter)
 }
 
 fn sink<'a>(
@@ -223,6 +228,7 @@ fn sink<'a>(
     let options = SinkOptions {
         existing: job.existing.into(),
         delete: job.delete,
+        filter: filter(&job.spared)?,
         dry_run: terms.dry_run,
         verify: terms.verify,
         preserve: terms.preserve.into(),

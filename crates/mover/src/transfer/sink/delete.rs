@@ -65,13 +65,16 @@ impl Sink<'_> {
         naming.contains(names, name)
     }
 
-    /// Deletes an entry and what is in it; false if it is to stay.
+    /// Deletes an entry and what is in it; false if it is to stay. `path`: from the top of the transfer.
     fn delete(&self, here: &OwnedFd, name: &[u8], path: &Path, depth: usize) -> io::Result<bool> {
         let stat = statat(here, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if is_ours(name) && (name.ends_with(b".unsynced") || is_young(&stat)) {
             return Ok(false);
         }
         let directory = inode::kind(&stat) == Kind::Directory;
+        if !self.settings.filter.takes(path, directory) {
+            return Ok(false);
+        }
         if directory && !self.empty(here, name, path, depth)? {
             return Ok(false);
         }
@@ -112,7 +115,7 @@ impl Sink<'_> {
             if self.is_stopped() {
                 return Ok(false);
             }
-            match self.delete(&open, name, path, depth + 1) {
+            match self.delete(&open, name, &path.join(os(name)), depth + 1) {
                 Ok(true) => {}
                 Ok(false) => result = result.and(Ok(false)),
                 Err(error) => result = result.and(Err(error)),

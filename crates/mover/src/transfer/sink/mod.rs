@@ -51,6 +51,7 @@ use super::error::TransferError;
 use super::event::{Event, Observer, Progress};
 use super::message::{About, MAX_NOTES, Message, Skip};
 use super::role::{Flow, Lane, LaneEnd, Role};
+use super::source::filter::Filter;
 use super::stages::Stages;
 use crate::frame::Tally;
 use crate::report::{Failure, Failures, Side, describe};
@@ -114,6 +115,7 @@ struct Settings {
     shown: PathBuf,
     existing: Existing,
     delete: bool,
+    filter: Filter,
     dry_run: bool,
     verify: bool,
     durable: bool,
@@ -222,6 +224,7 @@ impl<'a> Sink<'a> {
             shown,
             existing: options.existing,
             delete: options.delete,
+            filter: options.filter,
             dry_run,
             verify: options.verify,
             durable: options.durable && standard.is_none() && !dry_run,

@@ -153,7 +153,7 @@ impl Announcer<'_, '_> {
                 .owner(&found.stat)
                 .map(|owner| Box::new(Extra { owner: Some(owner), xattrs: Vec::new() }))),
         };
-        let seen = seen(&found.stat);
+        let seen = seen(&found.stat, self.source.options.sparse);
         let place = Place { source: number, path: below(named, walk.path()).to_path_buf().into() };
         let extra = extra.unwrap_or_default();
         let announced = self.source.announce_file(arrives, place, seen, name, extra);

@@ -107,7 +107,7 @@ impl<'a> Source<'a> {
             Sources::Below { root, paths } => (exported::resolve(&root, &paths)?, None),
             Sources::Stream { name, stream } => (Vec::new(), Some(Stream::new(name, stream))),
         };
-        let roots = Roots::open(&sources).map_err(|source| TransferError::Io {
+        let roots = Roots::open(&sources, options.sparse).map_err(|source| TransferError::Io {
             path: sources.first().map(|source| source.path.clone()).unwrap_or_default(),
             source,
         })?;
