@@ -195,6 +195,13 @@ impl Show {
         }
     }
 
+    /// All files come again: the receipt is to have each once.
+    pub fn begin_again(&self) {
+        if let Some(receipt) = &self.receipt {
+            receipt.lock().unwrap_or_else(PoisonError::into_inner).begin_again();
+        }
+    }
+
     /// Takes the bar away; the receipt, to be ended.
     pub fn finish(self) -> Option<ReceiptWriter> {
         if let Some(bar) = &self.bar {

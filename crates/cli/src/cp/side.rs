@@ -1,5 +1,6 @@
 //! One side of a copy at work, in this process.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,19 +10,21 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use farhaul_mover::Cancel;
 use farhaul_mover::transfer::adapt::Lanes;
-use farhaul_mover::transfer::limit::Evidence;
+use farhaul_mover::transfer::detour::{Detour, Seen, Step};
+use farhaul_mover::transfer::limit::{Evidence, Limit};
 use farhaul_mover::transfer::message::Pulse;
 use farhaul_mover::transfer::pace::Pace;
 use farhaul_mover::transfer::processors::Processors;
-use farhaul_mover::transfer::session::{Links, Session};
+use farhaul_mover::transfer::session::{Links, Session, Way};
 use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::filter::Filter;
 use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
 use farhaul_mover::transfer::stages::STAGES;
-use farhaul_mover::transfer::{Observer, Progress, TransferError};
+use farhaul_mover::transfer::{Event, Observer, Progress, Role, TransferError};
 
 use super::job::{Job, SinkJob, SourceJob, Terms};
 use super::report::Summary;
+use crate::units::show_rate;
 
 /// Between two looks at how it goes.
 const LOOK: Duration = Duration::from_millis(200);
@@ -47,6 +50,10 @@ pub struct Going {
     pub path: Option<String>,
     /// Since when there has been a connection.
     pub connected: Option<Instant>,
+    /// There is none now.
+    pub cut_off: bool,
+    /// TCP has been found to carry more than UDP.
+    pub tcp_is_better: bool,
 }
 
 /// What became of it.
@@ -65,12 +72,22 @@ pub struct Surroundings<'a> {
     pub session: [u8; 16],
     /// Ends it.
     pub cancel: Cancel,
-    /// Set by somebody who knows that connections are worth another try.
-    pub reconnect: Arc<AtomicBool>,
     /// Is told of events.
     pub observe: Observer<'a>,
-    /// Is told how it goes, some times a second.
-    pub show: &'a mut dyn FnMut(&Going),
+    /// Is told how it goes, some times a second, and says what is to be done.
+    pub show: &'a mut dyn FnMut(&Going) -> Wish,
+}
+
+/// What whoever looks on wants.
+#[derive(Debug, Default)]
+pub enum Wish {
+    /// Nothing.
+    #[default]
+    None,
+    /// All connections made anew.
+    Reconnect,
+    /// An end, for this reason.
+    End(TransferError),
 }
 
 /// Does a job over these connections.
@@ -175,7 +192,7 @@ fn sink<'a>(
 /// Runs a role beside its other work and what shows.
 #[allow(clippy::too_many_arguments, reason = "what the two roles have in common, said once")]
 fn drive(
-    role: &(dyn farhaul_mover::transfer::Role + Sync),
+    role: &(dyn Role + Sync),
     session: &Session,
     terms: &Terms,
     links: Links<'_>,
@@ -184,11 +201,14 @@ fn drive(
     beside: &(dyn Fn() + Sync),
     progress: &(dyn Fn() -> Progress + Sync),
 ) -> (Result<(), TransferError>, Going) {
-    let Surroundings { session: id, cancel, reconnect, observe, show } = around;
+    let Surroundings { session: id, cancel, observe, show } = around;
     let options = &terms.session(id, cancel);
     let over = AtomicBool::new(false);
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let mut lanes = Lanes::new(terms.lanes, processors);
+    let choice = matches!(&links, Links::Dial(dial) if dial.has_choice());
+    let mut compared =
+        Compared { role, session, observe, detour: Detour::default(), carried: BTreeMap::new() };
     let mut watch = Watch::new(session, source, progress);
     let watcher = thread::current();
     let result = thread::scope(|threads| {
@@ -208,18 +228,25 @@ fn drive(
         });
         while !over.load(Ordering::Acquire) {
             thread::park_timeout(LOOK);
-            if reconnect.swap(false, Ordering::Relaxed) {
-                session.reconnect();
+            let full = watch.look_is_full();
+            if full && choice {
+                compared.look(watch.passed, watch.going.lately.limit());
             }
-            if watch.look_is_full() && source && !terms.fixed_lanes {
+            if full && source && !terms.fixed_lanes && !compared.detour.is_trying() {
                 let passed = watch.passed;
                 let rate = (watch.going.progress.moved - watch.moved) as f64 / passed.as_secs_f64();
                 if let Some(wanted) = lanes.next(passed, rate, watch.going.lately.limit()) {
                     session.want_lanes(wanted);
                 }
+            }
+            if full {
                 watch.moved = watch.going.progress.moved;
             }
-            show(&watch.going);
+            match show(&watch.going) {
+                Wish::None => {}
+                Wish::Reconnect => session.reconnect(),
+                Wish::End(error) => session.end(Err(error)),
+            }
         }
         match runner.join() {
             Ok(result) => result,
@@ -228,6 +255,47 @@ fn drive(
     });
     watch.look_is_full();
     (result, watch.going)
+}
+
+/// UDP and TCP, side by side where that may help.
+struct Compared<'a> {
+    role: &'a (dyn Role + Sync),
+    session: &'a Session,
+    observe: Observer<'a>,
+    detour: Detour,
+    /// What lanes had carried at the last look.
+    carried: BTreeMap<u32, u64>,
+}
+
+impl Compared<'_> {
+    /// After an interval in which this was the limit.
+    fn look(&mut self, interval: Duration, limit: Limit) {
+        let carried = self.role.carried();
+        let rate = |lane: u32| {
+            // A lane that is new since the last look says nothing yet.
+            let (now, before) = (carried.get(&lane)?, self.carried.get(&lane)?);
+            Some(now.saturating_sub(*before) as f64 / interval.as_secs_f64())
+        };
+        let (lanes, trial) = self.session.ways();
+        let of_udp = lanes.iter().filter(|(_, udp)| *udp).filter_map(|(lane, _)| rate(*lane));
+        let (sum, count) = of_udp.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
+        let udp = (count > 0).then(|| sum / f64::from(count));
+        let tcp = trial.and_then(rate);
+        self.carried = carried;
+        match self.detour.next(Seen { interval, limit, udp, tcp }) {
+            None => {}
+            Some(Step::Begin) => self.session.begin_trial(),
+            Some(Step::End) => self.session.end_trial(false),
+            Some(Step::Switch { udp, tcp }) => {
+                let [udp, tcp] = [udp, tcp].map(|bytes| show_rate(bytes * 8.0));
+                let text = format!(
+                    "a connection over UDP carries {udp}, one over TCP {tcp}: going on over TCP                      (--transport udp keeps to UDP)"
+                );
+                (self.observe)(Event::Note(&text));
+                self.session.end_trial(true);
+            }
+        }
+    }
 }
 
 /// Looks at a running session again and again.
@@ -266,7 +334,10 @@ impl<'a> Watch<'a> {
         let going = &mut self.going;
         going.progress = (self.progress)();
         let facts = self.session.facts();
-        if let Some(path) = self.session.path() {
+        going.tcp_is_better = self.session.way() == Way::Tcp;
+        let path = self.session.path();
+        going.cut_off = path.is_none();
+        if let Some(path) = path {
             going.path = Some(path);
             going.connected.get_or_insert_with(Instant::now);
         }

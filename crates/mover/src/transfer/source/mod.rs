@@ -9,6 +9,7 @@ mod opened;
 mod options;
 mod stream;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -479,7 +480,9 @@ impl Role for Source<'_> {
 
     fn lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
         let number = lane.number;
+        self.lock().desk.lane_works(number, true);
         let worked = lanes::work(self, lane);
+        self.lock().desk.lane_works(number, false);
         if worked.is_err() {
             let mut state = self.lock();
             state.desk.lane_broke(number);
@@ -494,6 +497,10 @@ impl Role for Source<'_> {
 
     fn connected(&self, _yes: bool) -> Result<(), TransferError> {
         Ok(())
+    }
+
+    fn carried(&self) -> BTreeMap<u32, u64> {
+        self.lock().desk.carried()
     }
 
     fn stop(&self) {
