@@ -6,6 +6,7 @@
 //! | `side.rs` | one side at work in this process |
 //! | `agent.rs` | the far side over ssh |
 //! | `links.rs` | secured connections as a transfer takes them |
+//! | `with.rs` | a copy between this host and another |
 //! | `between.rs` | a copy between two other hosts |
 //! | `served.rs` | a copy from or to a server |
 //! | `show.rs`, `report.rs`, `receipt.rs` | how it goes, what it came to, and proof of that |
@@ -19,6 +20,7 @@ pub mod report;
 mod served;
 pub mod show;
 pub mod side;
+mod with;
 
 use std::ffi::OsString;
 use std::io;
@@ -35,22 +37,17 @@ use clap::Args;
 use farhaul::Law;
 use farhaul_mover::Cancel;
 use farhaul_mover::location::{Location, Served, There};
-use farhaul_mover::transfer::TransferError;
 use farhaul_mover::transfer::link::Purpose;
-use farhaul_mover::transfer::session::{Links, greet};
-use farhaul_remote::bootstrap::{Hello, fresh};
-use farhaul_remote::{
-    DialConfig, Dialer, Link, Received, Remote, SshCommand, SshError, Terms as LinkTerms, Transport,
-};
-use farhaul_secure::Trust;
+use farhaul_mover::transfer::session::{self, Links, greet};
+use farhaul_remote::bootstrap::fresh;
+use farhaul_remote::{Link, SshError, Transport};
 
-use self::job::{Bytes, Job, Kept, OnExisting, Order, SinkJob, SourceJob, Terms, Told};
-use self::links::{Dialing, adapt};
+use self::job::{Bytes, Job, Kept, OnExisting, Order, SinkJob, SourceJob, Terms};
+use self::links::adapt;
 use self::receipt::ReceiptWriter;
 use self::report::{Rates, Report, Stages, Summary};
 use self::show::{Line, Show, Wanted, progress_line};
-use self::side::{Finished, Going, Surroundings};
-use crate::agent::Task;
+use self::side::{Finished, Going, Surroundings, Wish};
 use crate::config::value::{
     self, Local, Locals, Memory, PortRange, Preserve, RateLimit, Streams, Verify,
 };
@@ -293,7 +290,7 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let began = Instant::now();
     let finished = match &plan.way {
         Way::Here => here(&plan, &show),
-        Way::With { host, sending } => with(&plan, host, *sending, &show),
+        Way::With { host, sending } => with::run(&plan, host, *sending, &show).map(Ended::from),
         Way::Served { export, sending } => {
             served::run(&plan, export, *sending, &args.server, &show).map(Ended::from)
         }
@@ -429,10 +426,9 @@ fn here(plan: &Plan, show: &Show) -> Result<Ended> {
             let around = Surroundings {
                 session: id.0,
                 cancel: sinks_cancel,
-                reconnect: Arc::default(),
                 // What the user is to know it tells the source.
                 observe: &|_| {},
-                show: &mut |_| {},
+                show: &mut |_| Wish::None,
                 service: None,
             };
             side::run(&sink, terms, Links::Accept(accepted), around)
@@ -444,9 +440,11 @@ fn here(plan: &Plan, show: &Show) -> Result<Ended> {
             Surroundings {
                 session: id.0,
                 cancel,
-                reconnect: Arc::default(),
                 observe: &|event| show.event(&event),
-                show: &mut |going| show.progress(&progress_line(going)),
+                show: &mut |going| {
+                    show.progress(&progress_line(going));
+                    Wish::None
+                },
                 service: None,
             },
         );
@@ -468,7 +466,7 @@ struct Pipes {
 }
 
 impl farhaul_mover::transfer::session::Dial for Pipes {
-    fn dial(&self) -> io::Result<farhaul_mover::transfer::link::Link> {
+    fn dial(&self, _way: session::Way) -> io::Result<farhaul_mover::transfer::link::Link> {
         let (near, far) = Link::pair()?;
         let give = self.give.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         std::thread::spawn(move || {
@@ -482,130 +480,8 @@ impl farhaul_mover::transfer::session::Dial for Pipes {
     }
 }
 
-/// With another host.
-fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Ended> {
-    let stop = interrupt::stop_flag();
-    let (identity, secret, session) = fresh()?;
-    let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
-    let (ours, theirs) = if sending { (source, sink) } else { (sink, source) };
-    let task = Task::Copy(Box::new(plan.order(theirs, false)));
-    let mut hello =
-        Hello::new(Some(identity.public_key()), secret, session, serde_json::to_value(task)?);
-    hello.plain = plan.terms.plain;
-    hello.transport = plan.transport();
-    let command = SshCommand::parse(&plan.settings.ssh.value)?;
-    let remote_farhaul = &plan.settings.remote_farhaul.value;
-    let remote = Remote::start(&command, host, remote_farhaul, &hello, &stop).map_err(refused)?;
-    drop(stop);
-    let peer = remote.greeting().key.context("an agent has a key")?;
-    let (udp, tcp) = remote.candidates();
-    let terms = LinkTerms {
-        identity,
-        trust: Trust::Only(peer),
-        context: hello.context(),
-        plain: plan.terms.plain,
-    };
-    let mut config = DialConfig::new(udp, tcp, terms);
-    config.transport = plan.transport();
-    config.bind = bound(&plan.settings.bind.value)?;
-    config.options = plan.terms.transport().map_err(Usage)?;
-    let cancel = Cancel::default();
-    let stop = Arc::new(AtomicBool::new(false));
-    let _registered = cancel_on_interrupt(&cancel, Some(&stop));
-    if plan.terms.plain {
-        show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
-    }
-    let dialing = Dialing::new(Dialer::new(config), stop);
-    let (mut told, mut cause) = (None, None);
-    let mut path = None;
-    let mut far = Far { remote, ended: None };
-    let mut finished = side::run(
-        &ours,
-        &plan.terms,
-        Links::Dial(&dialing),
-        Surroundings {
-            session: session.0,
-            cancel,
-            reconnect: Arc::default(),
-            observe: &|event| show.event(&event),
-            show: &mut |going| {
-                far.look();
-                if going.path != path {
-                    say_way(plan, show, path.as_deref(), going.path.as_deref());
-                    path.clone_from(&going.path);
-                }
-                show.progress(&progress_line(going));
-            },
-            service: None,
-        },
-    );
-    // The far side's own word, if it has one: it knows why it could not go on.
-    if finished.result.is_err() || !sending {
-        told = far.wait_end();
-    }
-    if let Some((summary, error)) = told {
-        if let (Err(TransferError::Lost { .. }), Some((code, text))) = (&finished.result, error) {
-            cause = Some(Failed { code, message: format!("{host}: {text}") });
-        }
-        if !sending {
-            // The source knows what was moved and what was there; failures it words from its side.
-            let failures = std::mem::take(&mut finished.summary.failures);
-            finished.summary = Summary { failures, ..summary };
-        }
-    }
-    far.remote.close(END);
-    let ended = Ended::from(finished);
-    Ok(Ended { result: cause.map_or(ended.result, Err), ..ended })
-}
-
-/// Tells which way data goes, where that is not the one hoped for.
-fn say_way(plan: &Plan, show: &Show, before: Option<&str>, now: Option<&str>) {
-    let Some(now) = now else { return };
-    let tcp = now.starts_with("TCP");
-    let was_tcp = before.is_some_and(|before| before.starts_with("TCP"));
-    if tcp && !was_tcp && plan.transport() == Transport::Auto {
-        show.note(&format!("UDP does not pass: going on over TCP ({now})"));
-    } else if !tcp && was_tcp {
-        show.note(&format!("UDP passes again: going on over it ({now})"));
-    }
-}
-
 /// What a side tells at its end: what it did; the exit code and the reason if it could not go on.
 type LastWord = (Summary, Option<(u8, String)>);
-
-/// The far side, and its last word.
-struct Far {
-    remote: Remote,
-    ended: Option<LastWord>,
-}
-
-impl Far {
-    /// Hears what it has to say.
-    fn look(&mut self) {
-        while let Ok(Received::Message(value)) = self.remote.received().try_recv() {
-            self.take(value);
-        }
-    }
-
-    fn take(&mut self, value: serde_json::Value) {
-        if let Ok(Told::End { summary, error }) = serde_json::from_value(value) {
-            self.ended = Some((*summary, error));
-        }
-    }
-
-    /// Waits a moment for its last word.
-    fn wait_end(&mut self) -> Option<LastWord> {
-        let deadline = Instant::now() + END;
-        while self.ended.is_none() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.remote.received().recv_timeout(left) {
-                Ok(Received::Message(value)) => self.take(value),
-                _ => break,
-            }
-        }
-        self.ended.take()
-    }
-}
 
 /// Why there is no far side, with the exit code for it.
 fn refused(error: SshError) -> anyhow::Error {

@@ -307,7 +307,9 @@ mod tests {
     fn paths_that_are_no_text_come_in_digits() {
         let path = from_hex("61ff2f0a").expect("digits");
         assert_eq!(path.as_os_str().as_bytes(), b"a\xff/\n");
-        assert!(from_hex("6").is_none() && from_hex("6g").is_none() && from_hex("\u{e9}").is_none());
+        assert!(
+            from_hex("6").is_none() && from_hex("6g").is_none() && from_hex("\u{e9}").is_none()
+        );
     }
 
     #[test]

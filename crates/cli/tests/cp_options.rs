@@ -25,7 +25,8 @@ fn read(path: impl AsRef<Path>) -> String {
 #[test]
 fn standard_input_and_output_are_files() {
     let place = place_or_skip!();
-    for (name, content) in [("empty", Vec::new()), ("small", b"a\0b\n".to_vec()), ("large", bytes((7 << 20) + 13, 7))]
+    for (name, content) in
+        [("empty", Vec::new()), ("small", b"a\0b\n".to_vec()), ("large", bytes((7 << 20) + 13, 7))]
     {
         for target in [place.far(name), place.text(&format!("near-{name}"))] {
             let mut command = place.command(&["cp", "-q", "-", &target]);
@@ -114,7 +115,8 @@ fn a_dry_run_tells_and_touches_nothing() {
 #[test]
 fn the_first_rule_that_matches_counts() {
     let place = place_or_skip!();
-    for name in ["keep.o", "drop.o", "main.c", "sub/top", "top", "tmp/f", "a/tmp/g", "a/build/x/y"] {
+    for name in ["keep.o", "drop.o", "main.c", "sub/top", "top", "tmp/f", "a/tmp/g", "a/build/x/y"]
+    {
         place.write(Path::new("from").join(name), name);
     }
     let flags = ["--include", "keep.o", "--exclude=*.o", "--exclude", "/top", "--exclude", "tmp/"];
@@ -180,7 +182,9 @@ fn what_the_source_does_not_have_is_deleted_where_it_was_read() {
 #[test]
 fn what_is_there_is_left_alone_compared_or_replaced() {
     let place = place_or_skip!();
-    for (name, content) in [("same", "1111"), ("touched", "2222"), ("content", "3333"), ("new", "4")] {
+    for (name, content) in
+        [("same", "1111"), ("touched", "2222"), ("content", "3333"), ("new", "4")]
+    {
         place.write(Path::new("from").join(name), content);
         set_time(&place.path("from").join(name), 1_500_000_000);
     }
@@ -260,11 +264,17 @@ fn programs_are_told_in_json() {
         let digest = blake3::hash(b"g").to_hex().to_string();
         let first = place.path("blocked/g");
         if files[0]["outcome"] == "moved" {
-            assert_eq!((&files[0]["digest"], &files[0]["hash"]), (&digest.into(), &"blake3".into()));
+            assert_eq!(
+                (&files[0]["digest"], &files[0]["hash"]),
+                (&digest.into(), &"blake3".into())
+            );
         }
         fs::remove_file(first).expect("it was copied");
         let end = events.last().expect("an end");
-        assert_eq!((&end["event"], &end["ok"], &end["failed"]), (&"end".into(), &false.into(), &1.into()));
+        assert_eq!(
+            (&end["event"], &end["ok"], &end["failed"]),
+            (&"end".into(), &false.into(), &1.into())
+        );
         assert_eq!(end["failures"].as_array().map(Vec::len), Some(1), "{way:?}");
     }
     // Intervals come once a second: a copy that lasts has some.

@@ -26,9 +26,10 @@ fn touch(path: &Path, seconds_ago: u64) {
 /// Names, kinds, modes and times of every sort.
 fn odd_tree(place: &Place, top: &str) {
     let top = Path::new(top);
-    for (n, name) in ["naïve ☃.txt", "-rf", "line\nbreak", "sp ace", "*?[a]", "'\"$x`\\", "a:b", "~"]
-        .iter()
-        .enumerate()
+    for (n, name) in
+        ["naïve ☃.txt", "-rf", "line\nbreak", "sp ace", "*?[a]", "'\"$x`\\", "a:b", "~"]
+            .iter()
+            .enumerate()
     {
         place.write(top.join(name), format!("content {n}"));
     }
@@ -315,7 +316,8 @@ fn extended_attributes_and_owners_are_kept_if_wanted() {
         let path = place.path("from").join(name);
         Command::new("setfattr").args(["-n", "user.note", "-v", value]).arg(path).status()
     };
-    for (name, value) in [("sub/f", "of a file"), ("large", "of a large"), ("sub", "of a directory")]
+    for (name, value) in
+        [("sub/f", "of a file"), ("large", "of a large"), ("sub", "of a directory")]
     {
         match set(name, value) {
             Ok(status) if status.success() => {}

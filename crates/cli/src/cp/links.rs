@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use farhaul_mover::transfer::link::{self, LinkFacts};
-use farhaul_mover::transfer::session::Dial;
-use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle};
+use farhaul_mover::transfer::session::{Dial, Way};
+use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle, Transport};
 
 /// How long an attempt to connect may take.
 pub const DIAL_TIME: Duration = Duration::from_secs(15);
@@ -73,8 +73,12 @@ impl Dialing {
 }
 
 impl Dial for Dialing {
-    fn dial(&self) -> io::Result<link::Link> {
-        self.dialer.dial(DIAL_TIME, &self.stop).map(adapt).map_err(|error| {
+    fn dial(&self, way: Way) -> io::Result<link::Link> {
+        let transport = match way {
+            Way::Any => self.dialer.config().transport,
+            Way::Tcp => Transport::Tcp,
+        };
+        self.dialer.dial_over(transport, DIAL_TIME, &self.stop).map(adapt).map_err(|error| {
             let kind = match error.failure {
                 // Trying again would not make another of the peer.
                 DialFailure::NotAuthenticated
@@ -90,5 +94,10 @@ impl Dial for Dialing {
 
     fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn has_choice(&self) -> bool {
+        let config = self.dialer.config();
+        config.transport == Transport::Auto && !config.tcp_candidates.is_empty()
     }
 }

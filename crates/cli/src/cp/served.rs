@@ -16,7 +16,7 @@ use farhaul_mover::Cancel;
 use farhaul_mover::frame::AbortReason;
 use farhaul_mover::location::address;
 use farhaul_mover::transfer::link::{Link, Opened};
-use farhaul_mover::transfer::session::{Dial, Links, open};
+use farhaul_mover::transfer::session::{Dial, Links, Way, open};
 use farhaul_remote::{
     Context, DialConfig, DialError, DialFailure, Dialer, LinkError, Terms as LinkTerms, resolve,
 };
@@ -25,8 +25,9 @@ use farhaul_secure::{Identity, PublicKey, Trust};
 use super::job::{Job, ServedOrder};
 use super::links::{DIAL_TIME, Dialing, adapt};
 use super::show::{Show, progress_line};
-use super::side::{self, Finished, Surroundings};
-use super::{Export, Plan, bound, cancel_on_interrupt, say_way};
+use super::side::{self, Finished, Surroundings, Wish};
+use super::with::say_way;
+use super::{Export, Plan, bound, cancel_on_interrupt};
 use crate::exit::{Failed, INTERRUPTED, Usage};
 use crate::keys::identity;
 use crate::keys::known_servers::{self, Consent, Expected};
@@ -93,14 +94,14 @@ pub fn run(
         Surroundings {
             session,
             cancel,
-            reconnect: Arc::default(),
             observe: &|event| show.event(&event),
             show: &mut |going| {
                 if going.path != path {
-                    say_way(plan, show, path.as_deref(), going.path.as_deref());
+                    say_way(plan, show, path.as_deref(), going);
                     path.clone_from(&going.path);
                 }
                 show.progress(&progress_line(going));
+                Wish::None
             },
             service: None,
         },
@@ -246,12 +247,16 @@ struct Granted {
 }
 
 impl Dial for Granted {
-    fn dial(&self) -> io::Result<Link> {
+    fn dial(&self, way: Way) -> io::Result<Link> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         match first {
             Some(link) => Ok(link),
-            None => self.dialing.dial(),
+            None => self.dialing.dial(way),
         }
+    }
+
+    fn has_choice(&self) -> bool {
+        self.dialing.has_choice()
     }
 
     fn stop(&self) {

@@ -1,5 +1,6 @@
 //! One side of a copy at work, in this process.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,19 +11,21 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use farhaul_mover::Cancel;
 use farhaul_mover::transfer::adapt::Lanes;
-use farhaul_mover::transfer::limit::Evidence;
+use farhaul_mover::transfer::detour::{Detour, Seen, Step};
+use farhaul_mover::transfer::limit::{Evidence, Limit};
 use farhaul_mover::transfer::message::Pulse;
 use farhaul_mover::transfer::pace::Pace;
 use farhaul_mover::transfer::processors::Processors;
-use farhaul_mover::transfer::session::{Links, Session};
+use farhaul_mover::transfer::session::{Links, Session, Way};
 use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::filter::Filter;
 use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
 use farhaul_mover::transfer::stages::STAGES;
-use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, TransferError};
+use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, Role, TransferError};
 
 use super::job::{Bytes, Job, SinkJob, SourceJob, Terms};
 use super::report::Summary;
+use crate::units::show_rate;
 
 /// Between two looks at how it goes.
 const LOOK: Duration = Duration::from_millis(200);
@@ -48,6 +51,10 @@ pub struct Going {
     pub path: Option<String>,
     /// Since when there has been a connection.
     pub connected: Option<Instant>,
+    /// There is none now.
+    pub cut_off: bool,
+    /// TCP has been found to carry more than UDP.
+    pub tcp_is_better: bool,
 }
 
 /// What became of it.
@@ -66,12 +73,10 @@ pub struct Surroundings<'a> {
     pub session: [u8; 16],
     /// Ends it.
     pub cancel: Cancel,
-    /// Set by somebody who knows that connections are worth another try.
-    pub reconnect: Arc<AtomicBool>,
     /// Is told of events.
     pub observe: Observer<'a>,
-    /// Is told how it goes, some times a second.
-    pub show: &'a mut dyn FnMut(&Going),
+    /// Is told how it goes, some times a second, and says what is to be done.
+    pub show: &'a mut dyn FnMut(&Going) -> Wish,
     /// It runs for a client of a server.
     pub service: Option<Service<'a>>,
 }
@@ -85,6 +90,18 @@ pub struct Service<'a> {
     pub ready: &'a dyn Fn(),
     /// Ends the transfer with what somebody has put in.
     pub end: &'a Mutex<Option<TransferError>>,
+}
+
+/// What whoever looks on wants.
+#[derive(Debug, Default)]
+pub enum Wish {
+    /// Nothing.
+    #[default]
+    None,
+    /// All connections made anew.
+    Reconnect,
+    /// An end, for this reason.
+    End(TransferError),
 }
 
 /// Does a job over these connections.
@@ -103,7 +120,7 @@ pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>)
             Err(error) => refused(error),
         },
         Job::Sink(job) => {
-            let Surroundings { session: id, cancel, reconnect, observe, show, service } = around;
+            let Surroundings { session: id, cancel, observe, show, service } = around;
             let outcomes = Outcomes::default();
             let observe = |event: Event<'_>| {
                 outcomes.count(&event);
@@ -118,8 +135,7 @@ pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>)
                         }
                     };
                     let observe = &observe;
-                    let around =
-                        Surroundings { session: id, cancel, reconnect, observe, show, service };
+                    let around = Surroundings { session: id, cancel, observe, show, service };
                     let (result, going) =
                         drive(&sink, &session, terms, links, around, false, &work, &progress);
                     Finished { summary: of_sink(&sink, &outcomes), going, result }
@@ -247,7 +263,7 @@ fn taken(end: &Mutex<Option<TransferError>>) -> Option<TransferError> {
 /// Runs a role beside its other work and what shows.
 #[allow(clippy::too_many_arguments, reason = "what the two roles have in common, said once")]
 fn drive(
-    role: &(dyn farhaul_mover::transfer::Role + Sync),
+    role: &(dyn Role + Sync),
     session: &Session,
     terms: &Terms,
     links: Links<'_>,
@@ -256,11 +272,14 @@ fn drive(
     beside: &(dyn Fn() + Sync),
     progress: &(dyn Fn() -> Progress + Sync),
 ) -> (Result<(), TransferError>, Going) {
-    let Surroundings { session: id, cancel, reconnect, observe, show, service } = around;
+    let Surroundings { session: id, cancel, observe, show, service } = around;
     let options = &terms.session(id, cancel);
     let over = AtomicBool::new(false);
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let mut lanes = Lanes::new(terms.lanes, processors);
+    let choice = matches!(&links, Links::Dial(dial) if dial.has_choice());
+    let mut compared =
+        Compared { role, session, observe, detour: Detour::default(), carried: BTreeMap::new() };
     let mut watch = Watch::new(session, source, progress);
     let watcher = thread::current();
     if let Some(service) = service {
@@ -283,21 +302,28 @@ fn drive(
         });
         while !over.load(Ordering::Acquire) {
             thread::park_timeout(LOOK);
-            if reconnect.swap(false, Ordering::Relaxed) {
-                session.reconnect();
+            let full = watch.look_is_full();
+            if full && choice {
+                compared.look(watch.passed, watch.going.lately.limit());
             }
             if let Some(why) = service.and_then(|service| taken(service.end)) {
                 session.end(Err(why));
             }
-            if watch.look_is_full() && source && !terms.fixed_lanes {
+            if full && source && !terms.fixed_lanes && !compared.detour.is_trying() {
                 let passed = watch.passed;
                 let rate = (watch.going.progress.moved - watch.moved) as f64 / passed.as_secs_f64();
                 if let Some(wanted) = lanes.next(passed, rate, watch.going.lately.limit()) {
                     session.want_lanes(wanted);
                 }
+            }
+            if full {
                 watch.moved = watch.going.progress.moved;
             }
-            show(&watch.going);
+            match show(&watch.going) {
+                Wish::None => {}
+                Wish::Reconnect => session.reconnect(),
+                Wish::End(error) => session.end(Err(error)),
+            }
         }
         match runner.join() {
             Ok(result) => result,
@@ -306,6 +332,47 @@ fn drive(
     });
     watch.look_is_full();
     (result, watch.going)
+}
+
+/// UDP and TCP, side by side where that may help.
+struct Compared<'a> {
+    role: &'a (dyn Role + Sync),
+    session: &'a Session,
+    observe: Observer<'a>,
+    detour: Detour,
+    /// What lanes had carried at the last look.
+    carried: BTreeMap<u32, u64>,
+}
+
+impl Compared<'_> {
+    /// After an interval in which this was the limit.
+    fn look(&mut self, interval: Duration, limit: Limit) {
+        let carried = self.role.carried();
+        let rate = |lane: u32| {
+            // A lane that is new since the last look says nothing yet.
+            let (now, before) = (carried.get(&lane)?, self.carried.get(&lane)?);
+            Some(now.saturating_sub(*before) as f64 / interval.as_secs_f64())
+        };
+        let (lanes, trial) = self.session.ways();
+        let of_udp = lanes.iter().filter(|(_, udp)| *udp).filter_map(|(lane, _)| rate(*lane));
+        let (sum, count) = of_udp.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
+        let udp = (count > 0).then(|| sum / f64::from(count));
+        let tcp = trial.and_then(rate);
+        self.carried = carried;
+        match self.detour.next(Seen { interval, limit, udp, tcp }) {
+            None => {}
+            Some(Step::Begin) => self.session.begin_trial(),
+            Some(Step::End) => self.session.end_trial(false),
+            Some(Step::Switch { udp, tcp }) => {
+                let [udp, tcp] = [udp, tcp].map(|bytes| show_rate(bytes * 8.0));
+                let text = format!(
+                    "a connection over UDP carries {udp}, one over TCP {tcp}: going on over TCP                      (--transport udp keeps to UDP)"
+                );
+                (self.observe)(Event::Note(&text));
+                self.session.end_trial(true);
+            }
+        }
+    }
 }
 
 /// Looks at a running session again and again.
@@ -344,7 +411,10 @@ impl<'a> Watch<'a> {
         let going = &mut self.going;
         going.progress = (self.progress)();
         let facts = self.session.facts();
-        if let Some(path) = self.session.path() {
+        going.tcp_is_better = self.session.way() == Way::Tcp;
+        let path = self.session.path();
+        going.cut_off = path.is_none();
+        if let Some(path) = path {
             going.path = Some(path);
             going.connected.get_or_insert_with(Instant::now);
         }

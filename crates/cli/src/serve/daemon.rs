@@ -31,7 +31,7 @@ use super::sessions::{Id, Running, Sessions};
 use super::status::Status;
 use crate::cp::job::Job;
 use crate::cp::links::adapt;
-use crate::cp::side::{self, Finished, Service, Surroundings};
+use crate::cp::side::{self, Finished, Service, Surroundings, Wish};
 
 /// How long a client may take to say what a connection is for.
 const FIRST_WORD: Duration = Duration::from_secs(10);
@@ -399,12 +399,15 @@ impl Server {
             Surroundings {
                 session: id,
                 cancel: Cancel::default(),
-                reconnect: Arc::clone(&running.reconnect),
                 observe: &observe,
                 show: &mut |going| {
                     counters.moved(going.progress.moved);
                     if let Err(used) = running.meter.check() {
                         running.end(TransferError::Refused(used.to_string()));
+                    }
+                    match running.reconnect.swap(false, Ordering::AcqRel) {
+                        true => Wish::Reconnect,
+                        false => Wish::None,
                     }
                 },
                 service: Some(Service { root: &root, ready: &ready, end: &running.end }),

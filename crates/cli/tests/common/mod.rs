@@ -5,6 +5,7 @@
 
 pub mod capture;
 pub mod copy;
+pub mod copying;
 pub mod home;
 pub mod path;
 pub mod pattern;

@@ -47,7 +47,8 @@ impl Sshd {
         for _ in 0..5 {
             let port = TcpListener::bind((address, 0)).and_then(|l| l.local_addr());
             let port = port.map_err(|error| format!("{address}: {error}"))?.port();
-            fs::write(path("config"), config(folder.path(), (address, port))).expect("a configuration");
+            fs::write(path("config"), config(folder.path(), (address, port)))
+                .expect("a configuration");
             match listening(&sshd, &path("config")) {
                 Ok(child) => {
                     let ssh_command = ssh_command(folder.path(), port);

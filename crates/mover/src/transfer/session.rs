@@ -33,7 +33,7 @@ const PULSE: Duration = Duration::from_secs(1);
 /// How long the peer may take to hear the last word.
 const LAST_WORD: Duration = Duration::from_secs(3);
 /// A control channel without any sign of life for so long is broken, whatever the transport thinks.
-const SILENCE: Duration = Duration::from_secs(15);
+const SILENCE: Duration = Duration::from_secs(8);
 /// After so long without a first connection there will be none.
 const FIRST: Duration = Duration::from_secs(10);
 /// Between two attempts to connect: doubled from the first to the second.
@@ -62,16 +62,31 @@ pub enum Links<'a> {
 
 /// Makes connections to the other side, as many as asked for.
 pub trait Dial: Sync {
-    /// Connects and secures, in a bounded time. Called by several threads.
+    /// Connects and secures, in a bounded time, by this way. Called by several threads.
     ///
     /// # Errors
     ///
     /// Why there is no connection; [`io::ErrorKind::PermissionDenied`] or
     /// [`io::ErrorKind::NotFound`] if trying again is no use.
-    fn dial(&self) -> io::Result<Link>;
+    fn dial(&self, way: Way) -> io::Result<Link>;
+
+    /// Whether it can use TCP where it would prefer another transport.
+    fn has_choice(&self) -> bool {
+        false
+    }
 
     /// No more connections are wanted: whoever waits in [`Dial::dial`] returns.
     fn stop(&self) {}
+}
+
+/// Which transports will do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// The best that passes.
+    #[default]
+    Any,
+    /// TCP alone.
+    Tcp,
 }
 
 /// What a running transfer tells of itself.
@@ -100,6 +115,21 @@ struct State {
     ever: bool,
     last_error: String,
     peer: Pulse,
+    /// How connections are made from now on.
+    way: Way,
+    trial: Trial,
+    /// Connections are given up for better ones, which needs not be told.
+    quiet: bool,
+}
+
+/// A lane over TCP beside others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Trial {
+    #[default]
+    None,
+    /// The next lane is to be it.
+    Wanted,
+    Lane(u32),
 }
 
 #[derive(Clone)]
@@ -251,6 +281,48 @@ impl Session {
         self.changed.notify_all();
     }
 
+    /// What lanes there are, and whether they are over UDP; that on trial apart.
+    pub fn ways(&self) -> (Vec<(u32, bool)>, Option<u32>) {
+        let state = self.lock();
+        let lanes = state.lanes.iter().map(|(number, lane)| (*number, lane.0.facts().udp));
+        let trial = match state.trial {
+            Trial::Lane(number) => Some(number),
+            _ => None,
+        };
+        (lanes.filter(|(number, _)| Some(*number) != trial).collect(), trial)
+    }
+
+    /// One lane more, over TCP, to compare it with the others.
+    pub fn begin_trial(&self) {
+        let wanted = {
+            let mut state = self.lock();
+            state.trial = Trial::Wanted;
+            state.wanted
+        };
+        self.want_lanes(wanted + 1);
+    }
+
+    /// It is over, and goes; or all connections are made anew by the same way.
+    pub fn end_trial(&self, switch: bool) {
+        let wanted = {
+            let mut state = self.lock();
+            state.trial = Trial::None;
+            if switch {
+                (state.way, state.quiet) = (Way::Tcp, true);
+            }
+            state.wanted
+        };
+        self.want_lanes(wanted - 1);
+        if switch {
+            self.reconnect();
+        }
+    }
+
+    /// How connections are made.
+    pub fn way(&self) -> Way {
+        self.lock().way
+    }
+
     /// Gives all connections up: new ones are made. For a change of transport.
     pub fn reconnect(&self) {
         let state = self.lock();
@@ -397,7 +469,8 @@ impl<'a> Driver<'a> {
     {
         let mut pause = RETRY.0;
         while !self.session.is_over() {
-            let dialed = dial.dial().and_then(|link| {
+            let way = self.session.way();
+            let dialed = dial.dial(way).and_then(|link| {
                 let received = self.session.channel.received();
                 join(link, self.options.session, Purpose::Control { received })
             });
@@ -406,7 +479,13 @@ impl<'a> Driver<'a> {
                     pause = RETRY.0;
                     self.control(threads, link, received);
                 }
-                Err(error) => self.failed(&error),
+                Err(error) => {
+                    // What was best may not be there any more.
+                    self.session.lock().way = Way::Any;
+                    if way == Way::Any {
+                        self.failed(&error);
+                    }
+                }
             }
             if !self.session.is_over() {
                 self.pause(pause);
@@ -448,17 +527,23 @@ impl<'a> Driver<'a> {
     fn keep_lane(&self, dial: &dyn Dial) {
         let mut pause = RETRY.0;
         loop {
-            let number = {
+            let (number, way) = {
                 let mut state = self.session.lock();
                 let surplus = state.keepers > state.wanted;
                 if state.over.is_some() || state.control.is_none() || surplus {
                     return;
                 }
                 state.next_lane += 1;
-                state.next_lane
+                let number = state.next_lane;
+                if state.trial == Trial::Wanted {
+                    state.trial = Trial::Lane(number);
+                    (number, Way::Tcp)
+                } else {
+                    (number, state.way)
+                }
             };
             let dialed = dial
-                .dial()
+                .dial(way)
                 .and_then(|link| join(link, self.options.session, Purpose::Lane { number }));
             match dialed {
                 Ok((link, _)) => {
@@ -511,8 +596,10 @@ impl<'a> Driver<'a> {
             if let Some(old) = state.control.replace(handle.clone()) {
                 old.0.abort();
             }
+            let quiet = std::mem::take(&mut state.quiet);
             if let Some(since) = state.lost.take()
                 && state.ever
+                && !quiet
             {
                 let text = format!(
                     "connected again by {} after {:.1} s",
@@ -559,8 +646,11 @@ impl<'a> Driver<'a> {
         state.lost = Some(Instant::now());
         state.last_error = error.to_string();
         state.lanes.values().for_each(|lane| lane.0.abort());
+        let quiet = state.quiet;
         drop(state);
-        (self.observe)(Event::Note(&format!("connection lost ({error}); trying again")));
+        if !quiet {
+            (self.observe)(Event::Note(&format!("connection lost ({error}); trying again")));
+        }
         if let Err(error) = self.role.connected(false) {
             session.end(Err(error));
         }

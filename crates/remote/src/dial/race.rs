@@ -32,6 +32,13 @@ pub(crate) struct Attempt {
     pub after: Duration,
 }
 
+impl Attempt {
+    /// Whether both are the same way, whenever they begin.
+    pub fn is_as(&self, other: &Attempt) -> bool {
+        (self.kind, self.local, self.peer) == (other.kind, other.local, other.peer)
+    }
+}
+
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} to {}", self.kind, self.peer)?;
@@ -140,7 +147,10 @@ impl<'a> Race<'a> {
                 Ok((attempt, outcome)) => {
                     self.running.retain(|other| *other != attempt);
                     match outcome {
-                        Ok(link) if attempt.kind == Kind::Udp => return Ok((link, attempt)),
+                        // What answered before is as good as UDP.
+                        Ok(link) if attempt.kind == Kind::Udp || attempt.after.is_zero() => {
+                            return Ok((link, attempt));
+                        }
                         Ok(link) if self.second_best.is_none() => {
                             self.second_best = Some((link, attempt));
                         }

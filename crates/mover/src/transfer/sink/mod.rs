@@ -26,7 +26,7 @@ mod trouble;
 mod verdict;
 mod workers;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -95,6 +95,8 @@ pub struct Sink<'a> {
     /// One directory of every file system that is written to.
     devices: Mutex<Vec<(u64, Arc<OwnedFd>)>>,
     /// Where standard output is the target.
+    /// What lanes at work have brought, bytes.
+    carried: Mutex<BTreeMap<u32, u64>>,
     standard: Option<Arc<Standard>>,
     /// What takes little time, and what may take much.
     quick: Queue<Job>,
@@ -265,6 +267,7 @@ impl<'a> Sink<'a> {
             failures: Mutex::default(),
             current: Mutex::default(),
             fatal: Mutex::default(),
+            carried: Mutex::default(),
             connected: AtomicBool::new(true),
             stopped: AtomicBool::new(false),
         };
@@ -428,7 +431,15 @@ impl Role for Sink<'_> {
     }
 
     fn lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
-        self.work_lane(lane)
+        let number = lane.number;
+        lock(&self.carried).insert(number, 0);
+        let worked = self.work_lane(lane);
+        lock(&self.carried).remove(&number);
+        worked
+    }
+
+    fn carried(&self) -> BTreeMap<u32, u64> {
+        lock(&self.carried).clone()
     }
 
     fn connected(&self, yes: bool) -> Result<(), TransferError> {

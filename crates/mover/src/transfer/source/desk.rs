@@ -140,6 +140,8 @@ pub(super) struct Desk {
     /// Large files that are open.
     open: usize,
     blocks: BTreeMap<u64, Sent>,
+    /// Bytes of the blocks that were confirmed, by lane.
+    carried: BTreeMap<u32, u64>,
     next_block: u64,
     verify: bool,
 }
@@ -147,6 +149,7 @@ pub(super) struct Desk {
 #[derive(Debug)]
 struct Sent {
     lane: u32,
+    bytes: u64,
     /// Entry, version, chunk; none: the whole file, with its digest.
     pieces: Vec<(u64, u8, Option<u64>, Digest)>,
 }
@@ -381,6 +384,7 @@ impl Desk {
 
     /// A block with these pieces leaves over a lane; its number is that of [`Desk::number`].
     pub(super) fn sent(&mut self, number: u64, lane: u32, pieces: &[Piece]) {
+        let bytes = pieces.iter().map(|piece| u64::from(piece.length)).sum();
         let pieces = pieces
             .iter()
             .map(|piece| {
@@ -388,7 +392,7 @@ impl Desk {
                 (piece.entry, piece.version, chunk, piece.hash)
             })
             .collect();
-        self.blocks.insert(number, Sent { lane, pieces });
+        self.blocks.insert(number, Sent { lane, bytes, pieces });
     }
 
     /// A number for a block.
@@ -400,6 +404,9 @@ impl Desk {
     /// The sink has dealt with a block: the small files in it are over.
     pub(super) fn stored(&mut self, number: u64) -> Vec<Over> {
         let Some(sent) = self.blocks.remove(&number) else { return Vec::new() };
+        if let Some(carried) = self.carried.get_mut(&sent.lane) {
+            *carried += sent.bytes;
+        }
         let mut over = Vec::new();
         for (file, version, chunk, digest) in sent.pieces {
             let Some(pending) = self.files.get(&file) else { continue };
@@ -413,6 +420,19 @@ impl Desk {
             }
         }
         over
+    }
+
+    /// A lane begins, or is over.
+    pub(super) fn lane_works(&mut self, lane: u32, yes: bool) {
+        match yes {
+            true => drop(self.carried.insert(lane, 0)),
+            false => drop(self.carried.remove(&lane)),
+        }
+    }
+
+    /// What lanes at work have carried, bytes.
+    pub(super) fn carried(&self) -> BTreeMap<u32, u64> {
+        self.carried.clone()
     }
 
     /// A lane has broken: what it carried and was not confirmed is sent again.

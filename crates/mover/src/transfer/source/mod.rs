@@ -9,6 +9,7 @@ mod opened;
 mod options;
 mod stream;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -512,7 +513,9 @@ impl Role for Source<'_> {
 
     fn lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
         let number = lane.number;
+        self.lock().desk.lane_works(number, true);
         let worked = lanes::work(self, lane);
+        self.lock().desk.lane_works(number, false);
         // Also of one that ended well: who confirms its last blocks may not be reached any more.
         if !self.is_stopped() {
             let mut state = self.lock();
@@ -528,6 +531,10 @@ impl Role for Source<'_> {
 
     fn connected(&self, _yes: bool) -> Result<(), TransferError> {
         Ok(())
+    }
+
+    fn carried(&self) -> BTreeMap<u32, u64> {
+        self.lock().desk.carried()
     }
 
     fn stop(&self) {
