@@ -95,4 +95,20 @@ mod tests {
         assert_eq!(pace.take(1, now), Duration::ZERO);
         assert!(pace.take(1, now) > Duration::ZERO);
     }
+
+    #[test]
+    fn what_is_read_counts_as_what_is_written() {
+        let pace = Pace::new(8_000_000_000);
+        let mut stream = std::io::Cursor::new(vec![1; 3 * STEP]);
+        let mut buf = vec![0; 2 * STEP];
+        assert_eq!(pace.read(&mut stream, &mut buf).unwrap(), STEP, "in steps");
+        assert_eq!(pace.read(&mut stream, &mut buf[..9]).unwrap(), 9);
+        // Much was read; what is to be written waits for it.
+        let slow = Pace::new(8_000_000);
+        let now = Instant::now();
+        *slow.until.lock().unwrap() = now;
+        slow.read(&mut stream, &mut buf[..1000]).unwrap();
+        let wait = slow.take(1, now);
+        assert!(wait >= Duration::from_micros(999), "{wait:?}");
+    }
 }
