@@ -35,9 +35,9 @@ use clap::Args;
 use farhaul::Law;
 use farhaul_mover::Cancel;
 use farhaul_mover::location::{Location, Served, There};
+use farhaul_mover::transfer::TransferError;
 use farhaul_mover::transfer::link::Purpose;
 use farhaul_mover::transfer::session::{Links, greet};
-use farhaul_mover::transfer::{Event, TransferError};
 use farhaul_remote::bootstrap::{Hello, fresh};
 use farhaul_remote::{
     DialConfig, Dialer, Link, Received, Remote, SshCommand, SshError, Terms as LinkTerms, Transport,
@@ -55,7 +55,7 @@ use crate::config::value::{
     self, Local, Locals, Memory, PortRange, Preserve, RateLimit, Streams, Verify,
 };
 use crate::config::{FlagLayer, Settings};
-use crate::exit::{Failed, INTERRUPTED, Usage};
+use crate::exit::{self, Failed, INTERRUPTED, Usage};
 use crate::{interrupt, output};
 
 /// Lanes to begin with where the user names no number.
@@ -198,6 +198,7 @@ impl SettingArgs {
             send_memory: self.send_memory,
             bind: self.bind.clone(),
             listen_ports: self.listen_ports,
+            advertise: None,
             progress: self.no_progress.then_some(false),
         }
     }
@@ -291,31 +292,67 @@ pub fn run(args: &CpArgs) -> Result<()> {
         Way::Here => here(&plan, &show),
         Way::With { host, sending } => with(&plan, host, *sending, &show),
         Way::Served { export, sending } => {
-            served::run(&plan, export, *sending, &args.server, &show)
+            served::run(&plan, export, *sending, &args.server, &show).map(Ended::from)
         }
         Way::Between { from, to } => between::run(&plan, from, to, &show),
-    }?;
-    conclude(args, &plan, show, finished, began.elapsed())
+    };
+    let (begun, ended) = match finished {
+        Ok(ended) => (true, ended),
+        Err(error) => {
+            let result = Err(Failed { code: exit::code(&error), message: exit::describe(&error) });
+            (false, Ended { result, ..Ended::default() })
+        }
+    };
+    let receipt = show.end_progress().filter(|_| begun);
+    conclude(args, &plan, &show, receipt, ended, began.elapsed())
+}
+
+/// What became of a copy.
+struct Ended {
+    summary: Summary,
+    going: Going,
+    /// Entries that failed do not count.
+    result: Result<(), Failed>,
+}
+
+impl Default for Ended {
+    fn default() -> Self {
+        Ended { summary: Summary::default(), going: Going::default(), result: Ok(()) }
+    }
+}
+
+impl From<Finished> for Ended {
+    fn from(Finished { summary, going, result }: Finished) -> Self {
+        let some = going.progress.moved > 0;
+        let again = some || summary.moved_bytes + summary.resumed_bytes > 0;
+        let result = result.map_err(|error| {
+            let code = error.exit_code();
+            let hint = match code {
+                1 | INTERRUPTED if again => "; the same command goes on from here",
+                _ => "",
+            };
+            Failed { code, message: format!("{error}{hint}") }
+        });
+        Ended { summary, going, result }
+    }
 }
 
 /// What came of it: the report, the receipt, the exit code.
 fn conclude(
     args: &CpArgs,
     plan: &Plan,
-    show: Show,
-    finished: Finished,
+    show: &Show,
+    receipt: Option<ReceiptWriter>,
+    ended: Ended,
     took: Duration,
 ) -> Result<()> {
-    let Finished { summary, going, result } = finished;
+    let Ended { summary, going, result } = ended;
     let ok = result.is_ok() && summary.failed == 0;
-    let moved = going.progress.moved > 0;
     let report = report(plan, summary, &going, &result, took);
     show.line(&Line::End { report: &report });
-    if let Some(receipt) = show.finish() {
-        // A dry run has nothing to prove.
-        if !plan.terms.dry_run {
-            receipt.finish(ok, &report.summary)?;
-        }
+    // A dry run has nothing to prove.
+    if let Some(receipt) = receipt.filter(|_| !plan.terms.dry_run) {
+        receipt.finish(ok, &report.summary)?;
     }
     let summary = &report.summary;
     if args.json {
@@ -336,17 +373,7 @@ fn conclude(
                 format!("{} {entries} could not be copied; the rest is done", summary.failed);
             Err(Failed { code: 5, message }.into())
         }
-        Ok(()) => Ok(()),
-        Err(error) => {
-            let code = error.exit_code();
-            let again = match code {
-                1 | INTERRUPTED if moved || summary.moved_bytes + summary.resumed_bytes > 0 => {
-                    "; the same command goes on from here"
-                }
-                _ => "",
-            };
-            Err(Failed { code, message: format!("{error}{again}") }.into())
-        }
+        result => Ok(result?),
     }
 }
 
@@ -354,7 +381,7 @@ fn report(
     plan: &Plan,
     summary: Summary,
     going: &Going,
-    result: &Result<(), TransferError>,
+    result: &Result<(), Failed>,
     took: Duration,
 ) -> Report {
     let seconds = took.as_secs_f64();
@@ -384,7 +411,7 @@ fn report(
 }
 
 /// Both sides in this process, over pipes.
-fn here(plan: &Plan, show: &Show) -> Result<Finished> {
+fn here(plan: &Plan, show: &Show) -> Result<Ended> {
     let cancel = Cancel::default();
     let _registered = cancel_on_interrupt(&cancel, None);
     let (_, _, id) = fresh()?;
@@ -393,19 +420,14 @@ fn here(plan: &Plan, show: &Show) -> Result<Finished> {
     let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
     let terms = &plan.terms;
     std::thread::scope(|threads| {
-        let observe = |event: Event<'_>| {
-            // The source tells of everything else.
-            if let Event::Deleted { .. } = event {
-                show.event(&event);
-            }
-        };
         let sinks_cancel = cancel.clone();
         let sink = threads.spawn(move || {
             let around = Surroundings {
                 session: id.0,
                 cancel: sinks_cancel,
                 reconnect: Arc::default(),
-                observe: &observe,
+                // What the user is to know it tells the source.
+                observe: &|_| {},
                 show: &mut |_| {},
                 service: None,
             };
@@ -428,9 +450,9 @@ fn here(plan: &Plan, show: &Show) -> Result<Finished> {
         match sink.join() {
             // The sink knows better why it does not go on.
             Ok(Finished { result: Err(error), .. }) if finished.result.is_err() => {
-                Ok(Finished { result: Err(error), ..finished })
+                Ok(Finished { result: Err(error), ..finished }.into())
             }
-            Ok(_) => Ok(finished),
+            Ok(_) => Ok(finished.into()),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
@@ -457,7 +479,7 @@ impl farhaul_mover::transfer::session::Dial for Pipes {
 }
 
 /// With another host.
-fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finished> {
+fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Ended> {
     let stop = interrupt::stop_flag();
     let (identity, secret, session) = fresh()?;
     let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
@@ -490,7 +512,7 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finished>
         show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
     }
     let dialing = Dialing::new(Dialer::new(config), stop);
-    let mut told = None;
+    let (mut told, mut cause) = (None, None);
     let mut path = None;
     let mut far = Far { remote, ended: None };
     let mut finished = side::run(
@@ -519,15 +541,17 @@ fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finished>
     }
     if let Some((summary, error)) = told {
         if let (Err(TransferError::Lost { .. }), Some((code, text))) = (&finished.result, error) {
-            return Err(Failed { code, message: format!("{host}: {text}") }.into());
+            cause = Some(Failed { code, message: format!("{host}: {text}") });
         }
         if !sending {
-            // The source knows what was moved and what was there.
-            finished.summary = summary;
+            // The source knows what was moved and what was there; failures it words from its side.
+            let failures = std::mem::take(&mut finished.summary.failures);
+            finished.summary = Summary { failures, ..summary };
         }
     }
     far.remote.close(END);
-    Ok(finished)
+    let ended = Ended::from(finished);
+    Ok(Ended { result: cause.map_or(ended.result, Err), ..ended })
 }
 
 /// Tells which way data goes, where that is not the one hoped for.

@@ -1,11 +1,14 @@
 //! Source and sink over connections within this process, which break as often as a test wants.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
@@ -183,7 +186,12 @@ fn listing(root: &Path) -> Vec<String> {
                 format!("/ {:o} {}", data.mode() & 0o7777, data.mtime())
             } else {
                 let digest = blake3::hash(&fs::read(&path).unwrap());
-                format!("{digest} {:o} {} {}", data.mode() & 0o7777, data.mtime(), data.mtime_nsec())
+                format!(
+                    "{digest} {:o} {} {}",
+                    data.mode() & 0o7777,
+                    data.mtime(),
+                    data.mtime_nsec()
+                )
             };
             found.push(format!("{name} {content}"));
         }
@@ -226,7 +234,7 @@ fn a_tree_arrives_whoever_dials() {
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::create_dir(&from).unwrap();
         tree(&from);
-        let ran = run(&[from.clone()], &to, Vec::new(), push);
+        let ran = run(slice::from_ref(&from), &to, Vec::new(), push);
         let report = ran.source.unwrap();
         ran.sink.unwrap();
         assert_eq!(report.moved_files, 305);
@@ -234,7 +242,7 @@ fn a_tree_arrives_whoever_dials() {
         assert_eq!(listing(&to.join("from")), listing(&from));
         assert_eq!(ran.events.len(), 305, "each file is told once");
         // Again: nothing is to be done.
-        let again = run(&[from.clone()], &to, Vec::new(), push).source.unwrap();
+        let again = run(slice::from_ref(&from), &to, Vec::new(), push).source.unwrap();
         assert_eq!((again.moved_files, again.same_files), (0, 305));
     }
 }
@@ -254,7 +262,7 @@ fn connections_that_break_cost_nothing_but_time() {
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::create_dir(&from).unwrap();
         tree(&from);
-        let ran = run(&[from.clone()], &to, limits.to_vec(), seed % 2 == 0);
+        let ran = run(slice::from_ref(&from), &to, limits.to_vec(), seed % 2 == 0);
         let report = ran.source.unwrap_or_else(|error| panic!("{seed}: {error}"));
         ran.sink.unwrap();
         assert_eq!(report.moved_files, 305, "{seed}");
@@ -325,7 +333,7 @@ fn what_cannot_be_read_fails_alone() {
     // A link in the place of a file between announcement and reading cannot be timed; a directory in
     // the way at the target can.
     fs::create_dir_all(to.join("from/a/b/large")).unwrap();
-    let ran = run(&[from.clone()], &to, Vec::new(), true);
+    let ran = run(slice::from_ref(&from), &to, Vec::new(), true);
     let report = ran.source.unwrap();
     assert_eq!(report.failures.count, 1);
     assert_eq!(report.moved_files, 304);

@@ -124,7 +124,11 @@ impl Listening {
             threads: Mutex::default(),
         };
         for endpoint in udp {
-            let options = config.options.clone().peer_timeout(config.silence);
+            let options = config
+                .options
+                .clone()
+                .peer_timeout(config.silence)
+                .stranger_memory(crate::STRANGER_MEMORY);
             let listener = Arc::new(endpoint.listen(&options)?);
             listening.udp.push(Arc::clone(&listener));
             let shared = Arc::clone(&listening.shared);

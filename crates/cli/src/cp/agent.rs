@@ -1,5 +1,6 @@
 //! The far side of a copy, started over ssh by the near one.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,17 +9,19 @@ use anyhow::{Context, Result};
 use farhaul_mover::Cancel;
 use farhaul_mover::transfer::link::{self, Purpose};
 use farhaul_mover::transfer::session::{Links, greet, refuse};
-use farhaul_mover::transfer::{Event, Observer, Outcome};
+use farhaul_mover::transfer::{Event, Observer};
 use farhaul_remote::agent::{Controller, ControllerSender};
-use farhaul_remote::bootstrap::{Expected, Greeting, Hello, Start};
+use farhaul_remote::bootstrap::{Advertised, Expected, Greeting, Hello, Start};
 use farhaul_remote::{DialConfig, Dialer, ListenConfig, Listening, Received, Terms};
 use farhaul_secure::{Identity, Trust};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::job::{FileLine, Order, Told};
+use super::job::{Order, Told};
 use super::links::{Dialing, adapt};
+use super::show::file_line;
 use super::side::{self, Surroundings};
+use crate::config::value::{At, Transport};
 use crate::config::{FlagLayer, Settings};
 use crate::exit::Failed;
 
@@ -104,13 +107,11 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
 ///
 /// What to tell the controller.
 pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), String> {
-    if hello.plain {
-        let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
-        if !settings.plain.value {
-            let text = "this side does not allow data that is not encrypted: leave --plain out, or \
-                        set plain = true in ~/.config/farhaul/config.toml here";
-            return Err(text.into());
-        }
+    let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
+    if hello.plain && !settings.plain.value {
+        let text = "this side does not allow data that is not encrypted: leave --plain out, or \
+                    set plain = true in ~/.config/farhaul/config.toml here";
+        return Err(text.into());
     }
     side::check(&order.job, &order.terms).map_err(|error| error.to_string())?;
     let identity = Identity::generate().map_err(|error| error.to_string())?;
@@ -139,9 +140,22 @@ pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), String>
         udp_port: listening.udp_port(),
         tcp_port: listening.tcp_port(),
         addresses: listening.addresses(),
+        advertised: advertised(&settings.advertise.value, &listening),
         ..Greeting::new(key)
     };
     Ok((greeting, Ready { order, session, terms, expected, listening, links }))
+}
+
+/// Where this host has been told that it is reached.
+fn advertised(all: &[At], listening: &Listening) -> Option<Advertised> {
+    let of = |other: Transport, port: Option<u16>| -> Vec<SocketAddr> {
+        let Some(port) = port else { return Vec::new() };
+        let mine = all.iter().filter(|at| at.transport != other);
+        mine.map(|at| SocketAddr::new(at.address, at.port.unwrap_or(port))).collect()
+    };
+    let (udp, tcp) = (listening.udp_port(), listening.tcp_port());
+    (!all.is_empty())
+        .then(|| Advertised { udp: of(Transport::Tcp, udp), tcp: of(Transport::Udp, tcp) })
 }
 
 /// A connection of the peer: what it is for.
@@ -210,21 +224,11 @@ impl Telling {
         if !self.all {
             return;
         }
+        if let Some(line) = file_line(event) {
+            return self.send(&Told::File(line));
+        }
         match event {
-            Event::File { path, size, digest, outcome } => {
-                let outcome = match outcome {
-                    Outcome::Moved { .. } => "moved",
-                    Outcome::Same => "same",
-                    Outcome::Kept => "kept",
-                };
-                self.send(&Told::File(FileLine {
-                    path: (*path).into(),
-                    size: *size,
-                    digest: digest
-                        .map(|digest| blake3::Hash::from_bytes(digest).to_hex().to_string()),
-                    outcome: outcome.into(),
-                }));
-            }
+            Event::Deleted { path } => self.send(&Told::Deleted((*path).into())),
             Event::Failed { failure, .. } => self.send(&Told::Failed(failure.to_string())),
             Event::Note(text) => self.send(&Told::Note((*text).to_owned())),
             Event::Skipped { path, what } => {

@@ -4,16 +4,15 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use farhaul_mover::transfer::TransferError;
 use farhaul_remote::bootstrap::{Hello, Start, fresh};
 use farhaul_remote::{Received, Remote, SshCommand};
 
 use super::agent::Command;
-use super::job::{Job, ProgressLine, Told};
+use super::job::{Job, Told};
 use super::report::Summary;
 use super::show::Show;
-use super::side::{Finished, Going};
-use super::{END, LastWord, Plan, refused};
+use super::side::Going;
+use super::{END, Ended, LastWord, Plan, refused};
 use crate::agent::Task;
 use crate::config::{FlagLayer, Settings};
 use crate::exit::{Failed, interrupted};
@@ -23,7 +22,7 @@ use crate::interrupt;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Starts both sides, brings them together, and tells how it goes.
-pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Finished> {
+pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Ended> {
     let stop = interrupt::stop_flag();
     let (_, secret, session) = fresh()?;
     let command = SshCommand::parse(&plan.settings.ssh.value)?;
@@ -60,7 +59,7 @@ fn follow(
     stop: &std::sync::atomic::AtomicBool,
     show: &Show,
     (from, to): (&str, &str),
-) -> Result<Finished> {
+) -> Result<Ended> {
     let mut ends: [Option<LastWord>; 2] = [None, None];
     let mut gone = [false, false];
     let mut stopped = false;
@@ -77,7 +76,7 @@ fn follow(
                 match remote.received().recv_timeout(LOOK) {
                     Ok(Received::Message(value)) => match serde_json::from_value(value) {
                         Ok(Told::End { summary, error }) => ends[at] = Some((*summary, error)),
-                        // Both tell the same; what was deleted or failed there, too.
+                        // The sink tells the source what its user is to know.
                         Ok(told) if at == 0 => tell(show, told),
                         _ => {}
                     },
@@ -90,24 +89,15 @@ fn follow(
             }
         }
     }
-    if stopped {
-        return Err(interrupted().into());
-    }
-    let end = ends[0].take().or(ends[1].take());
-    match end {
-        Some((summary, None)) => Ok(Finished { summary, going: Going::default(), result: Ok(()) }),
-        Some((_, Some((code, message)))) => Err(Failed { code, message }.into()),
-        None => {
-            let host = if gone[0] { from } else { to };
-            let why = "farhaul there ended before its time; the same command goes on from here";
-            let error = std::io::Error::other(format!("{host}: {why}"));
-            Ok(Finished {
-                summary: Summary::default(),
-                going: Going::default(),
-                result: Err(TransferError::Unreachable(error)),
-            })
-        }
-    }
+    let why = "farhaul there ended before its time; the same command goes on from here";
+    let lost = |host: &str| Failed { code: 1, message: format!("{host}: {why}") };
+    let (summary, result) = match ends[0].take().or(ends[1].take()) {
+        _ if stopped => (Summary::default(), Err(interrupted())),
+        Some((summary, None)) => (summary, Ok(())),
+        Some((summary, Some((code, message)))) => (summary, Err(Failed { code, message })),
+        None => (Summary::default(), Err(lost(if gone[0] { from } else { to }))),
+    };
+    Ok(Ended { summary, going: Going::default(), result })
 }
 
 fn tell(show: &Show, told: Told) {
@@ -115,7 +105,8 @@ fn tell(show: &Show, told: Told) {
         Told::Note(text) => show.note(&text),
         Told::Failed(text) => show.failed(&text),
         Told::File(file) => show.file(&file),
-        Told::Progress(line) => show.progress(&ProgressLine { ..line }),
+        Told::Deleted(path) => show.deleted(&path.path()),
+        Told::Progress(line) => show.progress(&line),
         Told::End { .. } => {}
     }
 }

@@ -210,6 +210,8 @@ pub enum Told {
     Note(String),
     /// Something failed, and the transfer goes on.
     Failed(String),
+    /// An entry of the target was deleted, or would be.
+    Deleted(Bytes),
     /// A file is over.
     File(FileLine),
     /// How it goes.
@@ -232,8 +234,18 @@ pub struct FileLine {
     pub size: u64,
     /// In hexadecimal digits.
     pub digest: Option<String>,
+    /// The digest is that of a file with holes.
+    pub sparse: bool,
     /// `moved`, `same` or `kept`.
     pub outcome: String,
+}
+
+impl FileLine {
+    /// What its digest is of, if it has one: `blake3`, which b3sum prints, or `blake3-sparse`, that of a
+    /// file with holes.
+    pub fn hash(&self) -> Option<&'static str> {
+        self.digest.as_ref().map(|_| if self.sparse { "blake3-sparse" } else { "blake3" })
+    }
 }
 
 /// How far it is.

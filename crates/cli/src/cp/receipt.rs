@@ -28,6 +28,8 @@ struct Line<'a> {
     path_hex: Option<String>,
     size: u64,
     digest: Option<&'a str>,
+    /// See [`FileLine::hash`].
+    hash: Option<&'static str>,
     outcome: &'a str,
 }
 
@@ -78,6 +80,7 @@ impl ReceiptWriter {
             path_hex,
             size: file.size,
             digest: file.digest.as_deref(),
+            hash: file.hash(),
             outcome: &file.outcome,
         };
         let separator = if std::mem::take(&mut self.first) { "\n" } else { ",\n" };

@@ -236,7 +236,12 @@ impl Runner {
         loop {
             // Anew now and then, so that an attempt does not outlive its race for long.
             let time = self.left()?.min(UDP_PATIENCE);
-            let options = self.options.clone().connect_timeout(time).peer_timeout(self.silence);
+            let options = self
+                .options
+                .clone()
+                .connect_timeout(time)
+                .peer_timeout(self.silence)
+                .stranger_memory(crate::STRANGER_MEMORY);
             match endpoint.connect(peer, &options) {
                 Err(error)
                     if error.kind() == ErrorKind::TimedOut

@@ -20,10 +20,9 @@ use super::{Sink, add, lock, marker, subtract, trouble, violation};
 use crate::frame::{Attributes, MAX_DEPTH, Tally};
 use crate::inode;
 use crate::name::Name;
-use crate::report::{Failure, Side, describe, printable};
+use crate::report::printable;
 use crate::target::allow_reading;
 use crate::transfer::error::TransferError;
-use crate::transfer::event::Event;
 use crate::transfer::message::{Entry, Extra, Message, Skip, Verdict, What};
 use crate::transfer::small::TEMPORARY;
 
@@ -108,7 +107,11 @@ impl Sink<'_> {
         if let Some(open) = &directory {
             let failed = |error: io::Error| self.fatal(self.settings.shown.clone(), error);
             if !fresh {
-                *lock(&self.marks) = marker::Marks::find(open).map_err(failed)?;
+                let marks = marker::Marks::find(open).map_err(failed)?;
+                if !self.settings.dry_run {
+                    self.dead.get_or_init(|| marks.dead(open));
+                }
+                *lock(&self.marks) = marks;
             }
             if !self.settings.dry_run {
                 // Where nothing can be made here, it makes no difference.
@@ -456,6 +459,7 @@ impl Sink<'_> {
         }
         let policy = &self.settings.policy;
         if !same {
+            self.mark();
             let direct = match found {
                 None => symlinkat(text, &here, &**name),
                 Some(_) => Err(Errno::EXIST),
@@ -638,11 +642,7 @@ impl Sink<'_> {
             // What cannot be removed now is removed or used by the next transfer.
             let _ = part.discard();
         }
-        let path = pending.place.path();
-        let error = io::Error::other("the source could not read it to its end");
-        let failure = Failure { side: Side::Peer, text: describe(&path, &error) };
-        (self.observe)(Event::Failed { path: Some(&path), failure: &failure });
-        lock(&self.failures).keep(failure);
+        // Why, the source tells by a note.
         self.over(&pending, false)
     }
 

@@ -19,6 +19,7 @@ use crate::inode::{self, Kind};
 use crate::name::Name;
 use crate::target::allow_reading;
 use crate::transfer::event::Event;
+use crate::transfer::message::About;
 
 /// How long what a transfer has left behind may wait for the next.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -39,18 +40,24 @@ impl Sink<'_> {
                 }
                 let path = path.join(os(name));
                 match self.delete(&open, name, &path, 0) {
-                    Ok(true) => (self.observe)(Event::Deleted { path: &path }),
-                    Ok(false) => {}
-                    Err(error) => {
-                        self.fail_here(&path, &not_deleted(error));
+                    Ok(true) => {
+                        (self.observe)(Event::Deleted { path: &path });
+                        self.tell(About::Deleted, &crate::report::printable_path(&path));
                     }
+                    Ok(false) => {}
+                    Err(error) => self.fail_to_delete(&path, error),
                 }
             }
             Ok(())
         });
         if let Err(error) = listed {
-            self.fail_here(&path, &not_deleted(error));
+            self.fail_to_delete(&path, error);
         }
+    }
+
+    fn fail_to_delete(&self, path: &Path, error: io::Error) {
+        let text = self.fail_here(path, &not_deleted(error));
+        self.tell(About::Failure, &text);
     }
 
     fn is_named(&self, names: &Names, name: &[u8]) -> bool {

@@ -151,12 +151,12 @@ impl Sink<'_> {
         digest: Option<Digest>,
         tell: bool,
     ) -> Result<(), TransferError> {
-        let size = {
+        let (size, sparse) = {
             let mut inner = lock(&pending.inner);
             let rest = inner.size.saturating_sub(inner.counted);
             inner.counted = inner.size;
             add(&self.counts.bytes, rest);
-            inner.size
+            (inner.size, inner.sparse)
         };
         self.counts.files.fetch_add(1, Ordering::Relaxed);
         self.show(pending);
@@ -164,7 +164,7 @@ impl Sink<'_> {
             self.say(Message::Finished { file: pending.entry });
         }
         let path = pending.place.path();
-        (self.observe)(Event::File { path: &path, size, digest, outcome });
+        (self.observe)(Event::File { path: &path, size, digest, sparse, outcome });
         if matches!(outcome, Outcome::Moved { .. }) && size <= CHUNK && pending.kind == Kind::File {
             lock(&self.recent).add(pending);
         }
@@ -267,6 +267,7 @@ impl Sink<'_> {
     }
 
     fn finish_directory(&self, directory: &Arc<Directory>) {
+        self.sweep(directory);
         self.delete_left(directory);
         self.counts.directories.fetch_sub(1, Ordering::Relaxed);
         let Some(finally) = &directory.finally else { return };
@@ -290,6 +291,18 @@ impl Sink<'_> {
         directory.close();
     }
 
+    /// Removes what an earlier transfer was writing here when it was ended.
+    fn sweep(&self, directory: &Arc<Directory>) {
+        if let Some(dead) = self.dead.get()
+            && !directory.missing
+            && !directory.fresh
+            && let Err(error) = self.directories.get(directory).and_then(|open| dead.sweep(&open))
+        {
+            let path = directory.path();
+            self.note(&format!("{}: not cleaned up: {error}", path.display()));
+        }
+    }
+
     /// Deletes what the source does not have in a directory.
     fn delete_left(&self, directory: &Arc<Directory>) {
         let Some(Left { complete, names }) = lock(&directory.left).take() else { return };
@@ -301,6 +314,7 @@ impl Sink<'_> {
 
     /// Everything is finished: it is made sure of, and confirmed.
     pub(super) fn end_everything(&self, root: &Arc<Directory>) -> Result<(), TransferError> {
+        self.sweep(root);
         self.delete_left(root);
         let (tally, omitted) = {
             let walk = lock(&self.walk);

@@ -41,7 +41,7 @@ use self::announce::Walk;
 use self::attributes::Policy;
 use self::entry::{Gone, Pending, Recent, SLOTS, Slots, Work};
 use self::links::Links;
-use self::marker::Marks;
+use self::marker::{Dead, Marks};
 use self::names::Naming;
 pub use self::options::{Existing, Preserve, SinkOptions, SinkTarget};
 use self::stream::Standard;
@@ -49,7 +49,7 @@ use self::tree::{Directory, OpenDirectories, Place};
 use self::workers::Queue;
 use super::error::TransferError;
 use super::event::{Event, Observer, Progress};
-use super::message::{Message, Skip};
+use super::message::{About, MAX_NOTES, Message, Skip};
 use super::role::{Flow, Lane, LaneEnd, Role};
 use super::stages::Stages;
 use crate::frame::Tally;
@@ -87,6 +87,8 @@ pub struct Sink<'a> {
     root: OnceLock<Arc<Directory>>,
     links: Mutex<Links>,
     marks: Mutex<Marks>,
+    /// Earlier transfers to this target, after which it is cleaned up.
+    dead: OnceLock<Dead>,
     /// An attempt has been made to leave one.
     marked: AtomicBool,
     /// One directory of every file system that is written to.
@@ -131,6 +133,8 @@ struct Counts {
     /// Announced entries that are not stored.
     failed: AtomicU64,
     notes: AtomicU64,
+    /// Notes that the source's user was told.
+    told: AtomicU64,
     directories: AtomicU64,
     totals: Mutex<Option<(u64, u64)>>,
     /// Bytes of extended attributes that wait for their files.
@@ -248,6 +252,7 @@ impl<'a> Sink<'a> {
             root: OnceLock::new(),
             links: Mutex::default(),
             marks: Mutex::new(Marks::none()),
+            dead: OnceLock::new(),
             marked: AtomicBool::new(false),
             devices: Mutex::default(),
             standard,
@@ -342,8 +347,21 @@ impl<'a> Sink<'a> {
         (self.say)(message);
     }
 
+    /// Tells both users something.
     fn note(&self, text: &str) {
         (self.observe)(Event::Note(text));
+        self.tell(About::Remark, text);
+    }
+
+    /// Tells the user of the source something.
+    fn tell(&self, about: About, text: &str) {
+        let before = self.counts.told.fetch_add(1, Ordering::Relaxed);
+        if before < MAX_NOTES || about == About::Failure {
+            self.say(Message::Note { about, text: text.to_owned() });
+        } else if before == MAX_NOTES {
+            let text = "what else was deleted is only counted".to_owned();
+            self.say(Message::Note { about: About::Remark, text });
+        }
     }
 
     /// Tells that something of an entry was not kept, the first times.
@@ -393,6 +411,12 @@ impl Role for Sink<'_> {
             Message::FileDropped { file } => self.file_dropped(file)?,
             Message::Same { file } => self.same(file)?,
             Message::End { tally, omitted, complete } => self.end(tally, omitted, complete)?,
+            Message::Note { about: About::Failure, text } => {
+                let failure = Failure { side: Side::Peer, text };
+                (self.observe)(Event::Failed { path: None, failure: &failure });
+                lock(&self.failures).keep(failure);
+            }
+            Message::Note { about: About::Remark, text } => (self.observe)(Event::Note(&text)),
             Message::Done if self.counts.receipt.load(Ordering::Acquire) => return Ok(Flow::Over),
             // The session keeps these to itself, and the rest is for sources.
             _ => return Err(violation("a message out of place")),

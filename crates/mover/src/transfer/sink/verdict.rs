@@ -175,7 +175,7 @@ impl Sink<'_> {
 
     /// A file is not wanted. If its digest is, that comes first.
     fn skip(&self, pending: &Arc<Pending>, reason: Skip) -> Result<(), TransferError> {
-        if self.settings.want_digests && pending.kind == Kind::File {
+        if self.settings.want_digests && reason == Skip::Same && pending.kind == Kind::File {
             let version = lock(&pending.inner).version;
             let pending = Arc::clone(pending);
             self.slow.push(Job::Digest { pending, version, skip: Some(reason) });
@@ -330,6 +330,7 @@ impl Sink<'_> {
     /// Opens the partial file; bytes and subtrees that an earlier transfer has left.
     pub(super) fn open_part(&self, pending: &Pending) -> io::Result<(Work, u64, Vec<Node>)> {
         let place = &pending.place;
+        self.mark();
         let directory = self.directories.get(&place.directory)?;
         let name = Name::new(&place.name).map_err(io::Error::other)?;
         let identity = lock(&pending.inner).identity(self.settings.verify);

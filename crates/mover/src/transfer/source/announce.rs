@@ -88,6 +88,7 @@ impl Announcer<'_, '_> {
             Kind::Symlink => self.symlink(walk, found, name),
             Kind::Special(what) => {
                 (self.source.observe)(Event::Skipped { path: &arrives, what });
+                self.source.tell(&format!("left out {}: {what}", arrives.display()));
                 self.source.count(|report| report.skipped += 1);
                 return true;
             }

@@ -115,6 +115,7 @@ pub(super) struct Over {
     pub(super) path: Arc<Path>,
     pub(super) size: u64,
     pub(super) digest: Option<Digest>,
+    pub(super) sparse: bool,
     pub(super) resumed: u64,
 }
 
@@ -470,7 +471,7 @@ impl Desk {
         };
         self.close(file, &pending.phase);
         let Pending { path, seen, resumed, .. } = pending;
-        Some(Over { path, size: seen.size, digest, resumed })
+        Some(Over { path, size: seen.size, digest, sparse: seen.sparse, resumed })
     }
 }
 
