@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -313,6 +314,44 @@ fn a_session_is_its_clients_alone() {
     // On the connection it was asked on, and on another.
     join(link, session, control).expect("it is his");
     join(bob.link(), session, Purpose::Lane { number: 1 }).expect("it is his");
+}
+
+#[test]
+fn who_says_nothing_is_not_waited_for() {
+    let (site, bob, _) = with_two(EXPORTS);
+    let _server = site.serve();
+    let bob = Raw::new(&site, bob);
+    let mut silent = bob.link();
+    let read = silent.reader.read(&mut [0; 8]);
+    assert!(!matches!(read, Ok(1..)), "{read:?}");
+    site.wait_metric("farhaul_refused_connections_total{reason=\"timeout\"}", 1);
+    // One transfer a connection.
+    let (mut link, opened) = bob.ask(&order("in", write_job("f")));
+    assert!(matches!(opened, Opened::Yes { .. }));
+    let again = open(&mut link, order("in", write_job("g")).to_string().into_bytes());
+    assert!(again.is_err());
+    site.wait_metric("farhaul_refused_connections_total{reason=\"protocol\"}", 1);
+}
+
+#[test]
+fn servers_are_reached_over_ipv6() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        common::skip!("this host has no IPv6");
+    }
+    let site = Site::new(EXPORTS);
+    let file = site.path("serve.toml");
+    let text = fs::read_to_string(&file).expect("a file");
+    let port = site.address.port();
+    fs::write(&file, text.replace(&site.address.to_string(), &format!("[::]:{port}"))).unwrap();
+    let _server = site.serve();
+    site.write("out/f", "content");
+    for (host, transport) in [("[::1]", "udp"), ("[::1]", "tcp"), ("127.0.0.1", "udp")] {
+        let url = format!("farhaul://{host}:{port}/out/f");
+        let here = site.path("here/f");
+        site.cp(&["--transport", transport, &url, here.to_str().expect("text")]).well();
+        assert_eq!(site.read("here/f"), b"content");
+        fs::remove_file(here).expect("it was copied");
+    }
 }
 
 #[test]
