@@ -47,7 +47,7 @@ use farhaul_secure::Trust;
 use self::job::{Bytes, Job, Kept, OnExisting, Order, SinkJob, SourceJob, Terms, Told};
 use self::links::{Dialing, adapt};
 use self::receipt::ReceiptWriter;
-use self::report::{Report, Stages, Summary};
+use self::report::{Rates, Report, Stages, Summary};
 use self::show::{Line, Show, Wanted, progress_line};
 use self::side::{Finished, Going, Surroundings};
 use crate::agent::Task;
@@ -406,6 +406,7 @@ fn report(
         limited_by: going.overall.limit().to_string(),
         source_stages: Stages::of(&going.overall.source),
         sink_stages: Stages::of(&going.overall.sink),
+        rates: Rates::of(&going.overall, going.progress.moved, going.capacity),
         summary,
     }
 }

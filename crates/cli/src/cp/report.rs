@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use farhaul_mover::transfer::limit::Evidence;
+use farhaul_mover::transfer::stages::{STAGES, Stage};
 use serde::{Deserialize, Serialize};
 
 use crate::units::{show_rate, show_size};
@@ -58,6 +60,56 @@ pub struct Report {
     /// Share of their time that the lanes of each side spent in each stage.
     pub source_stages: Stages,
     pub sink_stages: Stages,
+    /// What each part would do alone.
+    pub rates: Rates,
+}
+
+/// Bits a second of one lane's work in each part by itself, and what the path seems to carry. None:
+/// too little of it to tell.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Rates {
+    pub source_disk: Option<f64>,
+    pub source_hash: Option<f64>,
+    pub cipher: Option<f64>,
+    pub network: Option<f64>,
+    pub sink_hash: Option<f64>,
+    pub destination_disk: Option<f64>,
+}
+
+impl Rates {
+    /// Of times in which `moved` bytes were dealt with.
+    pub fn of(evidence: &Evidence, moved: u64, capacity: f64) -> Self {
+        // Less than this is noise.
+        const LEAST: u64 = 1000;
+        let rate = |times: &[u64; STAGES], stage: Stage| {
+            let time = times[stage as usize];
+            (time >= LEAST && moved > 0).then(|| moved as f64 * 8.0 / (time as f64 / 1e6))
+        };
+        Rates {
+            source_disk: rate(&evidence.source, Stage::Read),
+            source_hash: rate(&evidence.source, Stage::Hash),
+            cipher: rate(&evidence.source, Stage::Seal),
+            network: (capacity > 0.0).then_some(capacity),
+            sink_hash: rate(&evidence.sink, Stage::Hash),
+            destination_disk: rate(&evidence.sink, Stage::Write),
+        }
+    }
+
+    /// Those that are known, for people.
+    fn show(&self) -> String {
+        let all = [
+            ("reading", self.source_disk),
+            ("hashing", self.source_hash),
+            ("sealing", self.cipher),
+            ("the path", self.network),
+            ("checking", self.sink_hash),
+            ("writing", self.destination_disk),
+        ];
+        let known = all
+            .iter()
+            .filter_map(|(name, rate)| rate.map(|rate| format!("{name} {}", show_rate(rate))));
+        known.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Shares of time, 0 to 1.
@@ -153,6 +205,7 @@ impl Report {
             writeln!(out, "limited by: {}", self.limited_by)?;
             writeln!(out, "sender:   {}", self.source_stages.show())?;
             writeln!(out, "receiver: {}", self.sink_stages.show())?;
+            writeln!(out, "alone:    {}", self.rates.show())?;
             if let Some(transport) = &self.transport {
                 let share = self.retransmitted as f64 * 100.0 / self.packets_sent.max(1) as f64;
                 writeln!(out, "{transport}, rtt {:.1} ms, retransmitted {share:.2}%", self.rtt_ms)?;
