@@ -4,12 +4,14 @@ mod common;
 
 use std::fs;
 use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::home::Home;
@@ -313,6 +315,104 @@ fn a_session_is_its_clients_alone() {
     // On the connection it was asked on, and on another.
     join(link, session, control).expect("it is his");
     join(bob.link(), session, Purpose::Lane { number: 1 }).expect("it is his");
+}
+
+#[test]
+fn who_says_nothing_is_not_waited_for() {
+    let (site, bob, _) = with_two(EXPORTS);
+    let _server = site.serve();
+    let bob = Raw::new(&site, bob);
+    let mut silent = bob.link();
+    let read = silent.reader.read(&mut [0; 8]);
+    assert!(!matches!(read, Ok(1..)), "{read:?}");
+    site.wait_metric("farhaul_refused_connections_total{reason=\"timeout\"}", 1);
+    // One transfer a connection.
+    let (mut link, opened) = bob.ask(&order("in", write_job("f")));
+    assert!(matches!(opened, Opened::Yes { .. }));
+    let again = open(&mut link, order("in", write_job("g")).to_string().into_bytes());
+    assert!(again.is_err());
+    site.wait_metric("farhaul_refused_connections_total{reason=\"protocol\"}", 1);
+}
+
+#[test]
+fn servers_are_reached_over_ipv6() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        common::skip!("this host has no IPv6");
+    }
+    let site = Site::new(EXPORTS);
+    let file = site.path("serve.toml");
+    let text = fs::read_to_string(&file).expect("a file");
+    let port = site.address.port();
+    fs::write(&file, text.replace(&site.address.to_string(), &format!("[::]:{port}"))).unwrap();
+    let _server = site.serve();
+    site.write("out/f", "content");
+    for (host, transport) in [("[::1]", "udp"), ("[::1]", "tcp"), ("127.0.0.1", "udp")] {
+        let url = format!("farhaul://{host}:{port}/out/f");
+        let here = site.path("here/f");
+        site.cp(&["--transport", transport, &url, here.to_str().expect("text")]).well();
+        assert_eq!(site.read("here/f"), b"content");
+        fs::remove_file(here).expect("it was copied");
+    }
+}
+
+/// Passes TCP on and nothing else, and breaks it when asked to.
+struct Passage {
+    address: SocketAddr,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Passage {
+    fn to(server: SocketAddr) -> Passage {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let streams = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let kept = Arc::clone(&streams);
+        thread::spawn(move || {
+            for near in listener.incoming() {
+                let near = near.expect("a connection");
+                let far = TcpStream::connect(server).expect("the server");
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let [mut from, mut to] =
+                        [from, to].map(|end| end.try_clone().expect("a socket"));
+                    thread::spawn(move || {
+                        // Either end may go at any time.
+                        let _ = io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+                kept.lock().expect("no panic").extend([near, far]);
+            }
+        });
+        Passage { address, streams }
+    }
+
+    fn cut(&self) {
+        for stream in self.streams.lock().expect("no panic").drain(..) {
+            // It may be over.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn tcp_is_taken_where_udp_does_not_pass_and_an_outage_is_outlived() {
+    let site = Site::new(EXPORTS);
+    let server = site.serve();
+    let passage = Passage::to(site.address);
+    let big = site.write("here/big", noise(6_000_000));
+    let url = format!("farhaul://{}/in/big", passage.address);
+    let running = site.start_cp(&["--rate", "16M", "--verbose", &big, &url]);
+    running.wait_error_line("UDP does not pass: going on over TCP");
+    site.wait_metric("farhaul_received_bytes_total{client=\"alice\",export=\"in\"}", 2_000_000);
+    passage.cut();
+    running.wait_error_line("connected again");
+    running.finish_well();
+    assert_eq!(site.read("in/big"), site.read("here/big"));
+    server.wait_error_line("outcome=done");
+    assert_eq!(
+        site.metric("farhaul_sessions_total{client=\"alice\",export=\"in\",outcome=\"done\"}"),
+        1
+    );
 }
 
 #[test]

@@ -176,6 +176,32 @@ fn who_does_not_belong_is_refused_with_the_reason() {
 }
 
 #[test]
+fn who_is_asked_to_goes_on_unsealed_only_while_that_is_allowed() {
+    for transport in BOTH {
+        let (near, far) = two(false);
+        let config = ListenConfig { ports: 0..=0, ..ListenConfig::new(far) };
+        let allowed = Arc::clone(&config.plain_if_asked);
+        let (give, links) = std::sync::mpsc::channel();
+        let listening = Listening::bind(&config, move |link| drop(give.send(link))).unwrap();
+        let dialed = |plain: bool| {
+            let terms = Terms { plain, ..near.clone() };
+            dial(&Dialer::new(DialConfig { transport, ..here(&listening, terms) }))
+        };
+        assert_eq!(dialed(true).unwrap_err().failure, DialFailure::Plain);
+        allowed.store(true, Ordering::Relaxed);
+        for plain in [true, false] {
+            let (near, far) = (dialed(plain).unwrap(), links.recv_timeout(TIME).unwrap());
+            for handle in [near.handle(), far.handle()] {
+                assert_eq!(handle.cipher().is_none(), plain);
+            }
+            exchange(near, far);
+        }
+        allowed.store(false, Ordering::Relaxed);
+        assert_eq!(dialed(true).unwrap_err().failure, DialFailure::Plain);
+    }
+}
+
+#[test]
 fn tcp_is_taken_where_udp_is_blocked() {
     let (near, far) = two(false);
     let (listening, links) = listen(far);

@@ -31,7 +31,7 @@ use super::{Export, Plan, bound, cancel_on_interrupt};
 use crate::exit::{Failed, INTERRUPTED, Usage};
 use crate::keys::identity;
 use crate::keys::known_servers::{self, Consent, Expected};
-use crate::places;
+use crate::{interrupt, places};
 
 /// How long a server may take to answer: it looks for the sources, and whether an earlier copy goes on.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -179,6 +179,7 @@ fn admit(known: &Path, name: &str, key: PublicKey, accepted: bool) -> Result<()>
 
 /// Asks on the terminal. Only a whole yes is one.
 fn yes(question: &str) -> bool {
+    let _ends = interrupt::while_waiting();
     let mut stderr = io::stderr().lock();
     if write!(stderr, "{question} [yes/no] ").and_then(|()| stderr.flush()).is_err() {
         return false;

@@ -41,6 +41,8 @@ const MOST_GUESTS: usize = 256;
 const MOST_LINKS: usize = MAX_LANES as usize + 8;
 /// How long a client of a session that does the same may take to show that it is there.
 const PROBE: Duration = Duration::from_secs(3);
+/// How long a client's session that has just ended may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A server.
 pub struct Server {
@@ -261,7 +263,7 @@ impl Server {
         let (give, links) = channel();
         let running = Arc::new(Running::new(caller.key, what, give, meter));
         let of_client = caller.limits.connections;
-        self.sessions.add(id, Arc::clone(&running), of_client, config.max_sessions)?;
+        self.sessions.add(id, Arc::clone(&running), of_client, config.max_sessions, PATIENCE)?;
         let (tell, told) = channel();
         let (server, client) = (Arc::clone(self), caller.client.clone());
         let opened = Opening {

@@ -39,6 +39,7 @@ pub struct Running {
     /// Control channels that it has had.
     pub controls: AtomicU64,
     ends: AtomicBool,
+    over: AtomicBool,
     since: Instant,
 }
 
@@ -59,6 +60,7 @@ impl Running {
             end: Mutex::default(),
             controls: AtomicU64::new(0),
             ends: AtomicBool::new(false),
+            over: AtomicBool::new(false),
             since: Instant::now(),
         }
     }
@@ -77,7 +79,7 @@ impl Running {
     }
 
     /// Finds out whether its client is there, in at most `time`: its connections are broken, and who
-    /// is there makes new ones at once.
+    /// is there makes new ones at once. A session that ends by itself meanwhile has answered.
     fn answers(&self, time: Duration) -> bool {
         if self.is_alone() {
             return false;
@@ -86,7 +88,8 @@ impl Running {
         self.reconnect.store(true, Ordering::Release);
         let deadline = Instant::now() + time;
         while Instant::now() < deadline {
-            if self.controls.load(Ordering::Acquire) > before {
+            let came = self.controls.load(Ordering::Acquire) > before;
+            if came || self.over.load(Ordering::Acquire) {
                 return true;
             }
             std::thread::sleep(LOOK);
@@ -113,7 +116,8 @@ impl Sessions {
     }
 
     /// Adds one, if the client has less than `of_client` and all have less than `of_all`. Where there
-    /// are too many, the client's own that it has left make way.
+    /// are too many, the client's own that it has left make way, and what is about to end has
+    /// `patience` for that.
     ///
     /// # Errors
     /// Which limit is reached.
@@ -123,7 +127,9 @@ impl Sessions {
         session: Arc<Running>,
         of_client: Option<u32>,
         of_all: u32,
+        patience: Duration,
     ) -> Result<(), Refusal> {
+        let deadline = Instant::now() + patience;
         let mut all = self.lock();
         let counts = |session: &&Arc<Running>| !session.ends.load(Ordering::Acquire);
         let count = |all: &BTreeMap<Id, Arc<Running>>| {
@@ -136,6 +142,10 @@ impl Sessions {
             let left = all.values().filter(|other| other.key == session.key).filter(counts);
             match left.filter(|other| other.is_alone()).min_by_key(|other| other.since) {
                 Some(left) => left.end(superseded()),
+                None if Instant::now() < deadline => {
+                    let waited = self.changed.wait_timeout(all, LOOK);
+                    all = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
                 None => break,
             }
         }
@@ -157,7 +167,9 @@ impl Sessions {
 
     /// It has ended.
     pub fn remove(&self, id: &Id) {
-        self.lock().remove(id);
+        if let Some(session) = self.lock().remove(id) {
+            session.over.store(true, Ordering::Release);
+        }
         self.changed.notify_all();
     }
 
@@ -209,6 +221,8 @@ mod tests {
     use super::*;
     use crate::serve::Limits;
 
+    const NOW: Duration = Duration::ZERO;
+
     fn key() -> PublicKey {
         Identity::generate().expect("a key").public_key()
     }
@@ -222,7 +236,7 @@ mod tests {
     fn a_session_is_its_clients_alone() {
         let sessions = Sessions::default();
         let (a, b) = (key(), key());
-        sessions.add([1; 16], session(a, "x"), None, 9).expect("room");
+        sessions.add([1; 16], session(a, "x"), None, 9, NOW).expect("room");
         assert!(sessions.get(&[1; 16], &a).is_some());
         assert!(sessions.get(&[1; 16], &b).is_none());
         assert!(sessions.get(&[2; 16], &a).is_none());
@@ -235,16 +249,17 @@ mod tests {
         let sessions = Sessions::default();
         let (a, b, c) = (key(), key(), key());
         let first = session(a, "x");
-        sessions.add([1; 16], Arc::clone(&first), Some(1), 2).expect("room");
-        let refused = sessions.add([2; 16], session(a, "y"), Some(1), 2).expect_err("too many");
+        sessions.add([1; 16], Arc::clone(&first), Some(1), 2, NOW).expect("room");
+        let refused =
+            sessions.add([2; 16], session(a, "y"), Some(1), 2, NOW).expect_err("too many");
         assert_eq!(refused.limit, Some("limit"));
-        sessions.add([3; 16], session(b, "x"), Some(1), 2).expect("room");
-        let refused = sessions.add([4; 16], session(c, "x"), None, 2).expect_err("full");
+        sessions.add([3; 16], session(b, "x"), Some(1), 2, NOW).expect("room");
+        let refused = sessions.add([4; 16], session(c, "x"), None, 2, NOW).expect_err("full");
         assert_eq!(refused.limit, Some("full"));
         // It has had a connection and has none now.
         first.controls.fetch_add(1, Ordering::AcqRel);
-        assert!(sessions.add([4; 16], session(c, "x"), None, 2).is_err(), "it is another's");
-        sessions.add([2; 16], session(a, "y"), Some(1), 2).expect("room");
+        assert!(sessions.add([4; 16], session(c, "x"), None, 2, NOW).is_err(), "it is another's");
+        sessions.add([2; 16], session(a, "y"), Some(1), 2, NOW).expect("room");
         assert!(first.end.lock().expect("no panic").is_some());
     }
 
@@ -255,7 +270,7 @@ mod tests {
         let [same, other] = ["x", "y"].map(|order| session(a, order));
         for (id, session) in [([1; 16], &same), ([2; 16], &other)] {
             session.controls.fetch_add(1, Ordering::AcqRel);
-            sessions.add(id, Arc::clone(session), None, 9).expect("room");
+            sessions.add(id, Arc::clone(session), None, 9, NOW).expect("room");
         }
         sessions.make_way(&a, &blake3::hash(b"x"), Duration::from_secs(60));
         assert!(same.end.lock().expect("no panic").is_some());
