@@ -29,7 +29,7 @@ use crate::config::{FlagLayer, Settings};
 use crate::exit::Failed;
 
 /// An agent without ssh and without a connection ends after so long.
-const ORPHANED: Duration = Duration::from_secs(3);
+const ORPHANED: Duration = Duration::from_secs(2);
 /// How often it is looked whether a port is free.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -249,7 +249,7 @@ fn listen(
     config: &ListenConfig,
     deliver: impl Fn(farhaul_remote::Link) + Clone + Send + Sync + 'static,
 ) -> io::Result<Listening> {
-    let until = Instant::now() + 2 * ORPHANED;
+    let until = Instant::now() + 3 * ORPHANED;
     loop {
         match Listening::bind(config, deliver.clone()) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
