@@ -112,7 +112,9 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("farhaul: {}", exit::describe(&error));
+            if !error.is::<exit::Passed>() {
+                eprintln!("farhaul: {}", exit::describe(&error));
+            }
             ExitCode::from(exit::code(&error))
         }
     }
