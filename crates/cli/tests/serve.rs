@@ -244,7 +244,7 @@ fn read_job(path: &str) -> Value {
 fn write_job(path: &str) -> Value {
     json!({"sink": {
         "path": path.as_bytes(), "stream": false, "directory": false, "existing": "update",
-        "delete": false, "keep_set_id": false, "want_digests": false,
+        "delete": false, "spared": [], "keep_set_id": false, "want_digests": false,
     }})
 }
 
