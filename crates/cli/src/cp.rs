@@ -68,12 +68,13 @@ const END: Duration = Duration::from_secs(3);
 /// with a slash at its end only its contents are. Files of the same size and time are taken to be the
 /// same. Whatever interrupts a copy, the same command goes on where it ended.
 #[derive(Args, Debug)]
+#[command(override_usage = "farhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct CpArgs {
     /// What to copy, and at last where to: PATH, [USER@]HOST:PATH, farhaul://HOST[:PORT]/EXPORT/PATH, or -
     /// for standard input or output
-    #[arg(value_name = "SRC… DST", required = true, num_args = 2..)]
+    #[arg(value_names = ["SRC", "DST"], required = true, num_args = 2..)]
     paths: Vec<OsString>,
-    /// Only say what would be done
+    /// Only say what would be done; with -v also which entries would be deleted
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Leave out what matches: *.o by name, /x from the top, x/ directories; the first rule that matches counts
@@ -91,7 +92,7 @@ pub struct CpArgs {
     /// Compare files by their digests, not by size and time
     #[arg(long, conflicts_with_all = ["skip_existing", "overwrite"])]
     checksum: bool,
-    /// Leave files alone that are there, whatever they are
+    /// Leave alone what is there under the same name, whatever it is
     #[arg(long, visible_alias = "no-clobber", conflicts_with = "overwrite")]
     skip_existing: bool,
     /// Copy also files that seem to be the same
@@ -115,7 +116,7 @@ pub struct CpArgs {
     /// Print one JSON document at the end
     #[arg(long, conflicts_with = "json_stream")]
     json: bool,
-    /// Print a JSON document for each event: start, interval, file, end
+    /// Print a JSON document for each event: start, interval, file, failed, deleted, note, end
     #[arg(long)]
     json_stream: bool,
     #[command(flatten)]
@@ -273,6 +274,9 @@ pub fn run(args: &CpArgs) -> Result<()> {
     if plan.way.sends_from_here() {
         // Nobody is to be bothered before it is known that there is something to send.
         side::check(&Job::Source(plan.source.clone()), &plan.terms)?;
+    }
+    if let Way::Here | Way::With { sending: false, .. } = plan.way {
+        side::check(&Job::Sink(plan.sink.clone()), &plan.terms)?;
     }
     let receipt = match &args.receipt {
         Some(path) => Some(ReceiptWriter::create(path, sources, target)?),
@@ -488,6 +492,7 @@ fn refused(error: SshError) -> anyhow::Error {
     let code = match &error {
         SshError::Command(_) => 2,
         SshError::Version(_) => 3,
+        SshError::Agent { code, .. } => *code,
         SshError::Interrupted(_) => INTERRUPTED,
         _ => 1,
     };
@@ -525,6 +530,13 @@ fn bound(locals: &[Local]) -> Result<Vec<IpAddr>> {
 }
 
 impl Plan {
+    /// Tells what nobody should overlook.
+    fn warn(&self, show: &Show) {
+        if self.terms.plain {
+            show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
+        }
+    }
+
     fn transport(&self) -> Transport {
         match self.settings.transport.value {
             value::Transport::Auto => Transport::Auto,

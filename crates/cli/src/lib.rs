@@ -112,8 +112,10 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if !error.is::<exit::Passed>() {
-                eprintln!("farhaul: {}", exit::describe(&error));
+            let text = exit::describe(&error);
+            // Who has said it otherwise has no text; nor is there one for a command's own exit code.
+            if !text.is_empty() && !error.is::<exit::Passed>() {
+                eprintln!("farhaul: {text}");
             }
             ExitCode::from(exit::code(&error))
         }

@@ -88,6 +88,9 @@ pub struct Greeting {
     /// Why it cannot serve, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The exit code that this is worth, if not 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<u8>,
 }
 
 /// Addresses at which others reach a host that cannot know them by itself, as behind a translator of

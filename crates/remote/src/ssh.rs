@@ -140,6 +140,8 @@ pub enum SshError {
         host: String,
         /// What it said.
         text: String,
+        /// The exit code that this is worth.
+        code: u8,
     },
     /// Something else has answered, or nothing.
     #[error("farhaul on {host} did not begin ({end}){}", noise_text(.noise))]
@@ -430,7 +432,10 @@ fn greeting(text: &str, host: &str) -> Result<Greeting, SshError> {
     }
     let greeting: Greeting = serde_json::from_str(text).map_err(|_| garbled())?;
     match &greeting.error {
-        Some(text) => Err(SshError::Agent { host: host.to_owned(), text: shown(text) }),
+        Some(text) => {
+            let (host, code) = (host.to_owned(), greeting.code.unwrap_or(1).max(1));
+            Err(SshError::Agent { host, text: shown(text), code })
+        }
         None => Ok(greeting),
     }
 }

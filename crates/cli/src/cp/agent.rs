@@ -13,7 +13,7 @@ use farhaul_mover::Cancel;
 use farhaul_mover::transfer::link::{self, Purpose};
 use farhaul_mover::transfer::session::{Links, greet, refuse};
 use farhaul_mover::transfer::{Event, Observer, TransferError};
-use farhaul_remote::agent::{Controller, ControllerSender};
+use farhaul_remote::agent::{Controller, ControllerSender, Refusal};
 use farhaul_remote::bootstrap::{Advertised, Expected, Greeting, Hello, Start};
 use farhaul_remote::{DialConfig, Dialer, ListenConfig, Listening, Received, Terms};
 use farhaul_secure::{Identity, Trust};
@@ -101,14 +101,14 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
     );
     listening.close();
     let error = finished.result.err().map(|error| (error.exit_code(), error.to_string()));
-    let code = error.as_ref().map(|(code, text)| (*code, text.clone()));
+    let code = error.as_ref().map(|(code, _)| *code);
     let summary = Box::new(finished.summary);
     // Who has gone does not want to know.
     let _ = sender.send(&Told::End { summary, error });
     match code {
         None => Ok(()),
         // The controller says it; here it would be said twice.
-        Some((code, message)) => Err(Failed { code, message }.into()),
+        Some(code) => Err(Failed { code, message: String::new() }.into()),
     }
 }
 
@@ -117,14 +117,15 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
 /// # Errors
 ///
 /// What to tell the controller.
-pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), String> {
+pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal> {
     let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
     if hello.plain && !settings.plain.value {
         let text = "this side does not allow data that is not encrypted: leave --plain out, or \
                     set plain = true in ~/.config/farhaul/config.toml here";
-        return Err(text.into());
+        return Err(Refusal { code: 3, text: text.into() });
     }
-    side::check(&order.job, &order.terms).map_err(|error| error.to_string())?;
+    side::check(&order.job, &order.terms)
+        .map_err(|error| Refusal { code: error.exit_code(), text: error.to_string() })?;
     let identity = Identity::generate().map_err(|error| error.to_string())?;
     let key = identity.public_key();
     let (trust, expected) = match hello.key {

@@ -1,21 +1,21 @@
 //! A copy between two other hosts: data goes directly from the one to the other.
 
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use farhaul_remote::bootstrap::{Hello, Start, fresh};
 use farhaul_remote::{Received, Remote, SshCommand};
 
 use super::agent::Command;
-use super::job::{Job, Told};
+use super::job::{Job, ProgressLine, Told};
 use super::report::Summary;
 use super::show::Show;
 use super::side::Going;
 use super::{END, Ended, LastWord, Plan, refused};
 use crate::agent::Task;
-use crate::config::{FlagLayer, Settings};
-use crate::exit::{Failed, interrupted};
+use crate::config::{FlagLayer, Origin, Settings};
+use crate::exit::{Failed, INTERRUPTED, interrupted};
 use crate::interrupt;
 
 /// Between two looks at the one or the other.
@@ -25,12 +25,13 @@ const LOOK: Duration = Duration::from_millis(50);
 pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Ended> {
     let stop = interrupt::stop_flag();
     let (_, secret, session) = fresh()?;
-    let command = SshCommand::parse(&plan.settings.ssh.value)?;
+    let command = SshCommand::parse(&plan.settings.ssh.value).map_err(refused)?;
     let start = |host: &str, job: Job| -> Result<Remote> {
         // The other host may have settings of its own.
         let settings = Settings::load(&FlagLayer::default(), Some(host))?;
-        let farhaul = match settings.remote_farhaul.origin {
-            crate::config::Origin::Default => &plan.settings.remote_farhaul.value,
+        let farhaul = match (&plan.settings.remote_farhaul.origin, &settings.remote_farhaul.origin)
+        {
+            (Origin::Flag, _) | (_, Origin::Default) => &plan.settings.remote_farhaul.value,
             _ => &settings.remote_farhaul.value,
         };
         let order = serde_json::to_value(Task::Copy(Box::new(plan.order(job, true))))?;
@@ -42,6 +43,7 @@ pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Ended> {
     let sink = start(to, Job::Sink(plan.sink.clone()))?;
     let source = start(from, Job::Source(plan.source.clone()))?;
     let key = |remote: &Remote| remote.greeting().key.context("an agent has a key");
+    plan.warn(show);
     let (source_key, sink_key) = (key(&source)?, key(&sink)?);
     let (udp, tcp) = sink.candidates();
     sink.sender().send(&Start::Listen { peer_key: source_key })?;
@@ -63,8 +65,15 @@ fn follow(
     let mut ends: [Option<LastWord>; 2] = [None, None];
     let mut gone = [false, false];
     let mut stopped = false;
+    let mut going = Going::default();
+    let mut sink_ended = None;
     // What the source says counts; a sink that has ended is not waited for, nor who has gone wordless.
     while ends[0].is_none() && !gone[0] && !(gone[1] && ends[1].is_none()) {
+        let sink_failed = ends[1].as_ref().is_some_and(|(_, error)| error.is_some());
+        if sink_failed && sink_ended.get_or_insert_with(Instant::now).elapsed() > END {
+            // It may never have been there for the source.
+            let _ = source.sender().send(&Command::Stop);
+        }
         if stop.load(std::sync::atomic::Ordering::Relaxed) && !stopped {
             stopped = true;
             for remote in [source, sink] {
@@ -78,7 +87,12 @@ fn follow(
                     Ok(Received::Message(value)) => match serde_json::from_value(value) {
                         Ok(Told::End { summary, error }) => ends[at] = Some((*summary, error)),
                         // The sink tells the source what its user is to know.
-                        Ok(told) if at == 0 => tell(show, told),
+                        Ok(told) if at == 0 => {
+                            if let Told::Progress(line) = &told {
+                                note_progress(&mut going, line);
+                            }
+                            tell(show, told);
+                        }
                         _ => {}
                     },
                     Ok(Received::Closed(_)) | Err(RecvTimeoutError::Disconnected) => {
@@ -92,13 +106,32 @@ fn follow(
     }
     let why = "farhaul there ended before its time; the same command goes on from here";
     let lost = |host: &str| Failed { code: 1, message: format!("{host}: {why}") };
-    let (summary, result) = match ends[0].take().or(ends[1].take()) {
+    let [source_end, sink_end] = ends;
+    // What the sink says of itself is better than what the source makes of it.
+    let sinks_word = sink_end.as_ref().and_then(|(_, error)| error.clone());
+    let (summary, result) = match source_end.or(sink_end) {
         _ if stopped => (Summary::default(), Err(interrupted())),
         Some((summary, None)) => (summary, Ok(())),
-        Some((summary, Some((code, message)))) => (summary, Err(Failed { code, message })),
+        Some((summary, Some((code, message)))) => {
+            let consequence = code == INTERRUPTED || message.starts_with("the other side");
+            let (code, message) = match sinks_word {
+                Some((code, text)) if consequence => (code, format!("{to}: {text}")),
+                _ => (code, format!("{from}: {message}")),
+            };
+            (summary, Err(Failed { code, message }))
+        }
         None => (Summary::default(), Err(lost(if gone[0] { from } else { to }))),
     };
-    Ok(Ended { summary, going: Going::default(), result })
+    Ok(Ended { summary, going, result })
+}
+
+/// What the report at the end tells of the way.
+fn note_progress(going: &mut Going, line: &ProgressLine) {
+    going.rtt = Duration::try_from_secs_f64(line.rtt_ms / 1e3).unwrap_or_default();
+    if !line.path.is_empty() {
+        going.path = Some(line.path.clone());
+        going.connected.get_or_insert_with(Instant::now);
+    }
 }
 
 fn tell(show: &Show, told: Told) {

@@ -169,7 +169,10 @@ impl Report {
             if s.same_files > 0 {
                 write!(out, "; {} there already", files_are(s.same_files))?;
             }
-            writeln!(out, "; {}", self.others())?;
+            if s.directories + s.symlinks > 0 {
+                write!(out, "; {}", self.others())?;
+            }
+            writeln!(out)?;
             if s.deleted > 0 {
                 writeln!(out, "would delete {}", counted(s.deleted, "entry", "entries"))?;
             }
@@ -245,5 +248,9 @@ fn files_are(count: u64) -> String {
 }
 
 fn duration(seconds: f64) -> String {
-    Duration::try_from_secs_f64(seconds).map_or("a very long time".into(), show_time)
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if seconds >= 60.0 => show_time(time),
+        Ok(_) => format!("{seconds:.1} s"),
+        Err(_) => "a very long time".into(),
+    }
 }

@@ -183,7 +183,12 @@ pub fn check(job: &Job, terms: &Terms) -> Result<(), TransferError> {
     match job {
         Job::Source(job) if job.stream => Ok(()),
         Job::Source(job) => source(job, terms, None, &session, &|_| {}).map(drop),
-        Job::Sink(_) => Ok(()),
+        Job::Sink(job) if job.stream => Ok(()),
+        // As in a dry run nothing is made.
+        Job::Sink(job) => {
+            let terms = Terms { dry_run: true, ..terms.clone() };
+            sink(job, &terms, None, &session, &|_| {}).map(drop)
+        }
     }
 }
 

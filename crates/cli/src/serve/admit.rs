@@ -200,6 +200,7 @@ mod tests {
             directory: false,
             existing: OnExisting::Update,
             delete: false,
+            spared: Vec::new(),
             keep_set_id: false,
             want_digests: true,
         };
