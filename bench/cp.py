@@ -223,6 +223,12 @@ def memory_available():
     return int(line.split()[1]) << 10
 
 
+def tcp_control():
+    """What TCP, and so scp and rsync, go by."""
+    with open("/proc/sys/net/ipv4/tcp_congestion_control") as f:
+        return f.read().strip()
+
+
 def note(record):
     if "error" in record:
         text = f"failed: {record['error']}"
@@ -295,7 +301,7 @@ def main():
     # SIGTERM and a closed terminal must clean up as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    about = machine.description() | {"load": os.getloadavg()[0]}
+    about = machine.description() | {"load": os.getloadavg()[0], "tcp": tcp_control()}
     settings = {"runs": arguments.runs, "quick": arguments.quick}
     interrupted = False
     with copies.Folder(arguments.folder) as folder:

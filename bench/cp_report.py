@@ -120,7 +120,7 @@ def markdown(summary, found, about, notes):
     quick = "; little data, to try the script" if about["quick"] else ""
     parts = [
         f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, {about['time']}, "
-        f"load {about['load']:.1f}; {about['runs']} runs{quick}",
+        f"load {about['load']:.1f}, TCP with {about['tcp']}; {about['runs']} runs{quick}",
         *notes,
         "Medians; seconds from start to end of the command (fastest to slowest); memory: the largest "
         "of one process",
