@@ -77,6 +77,12 @@ def copied_bytes(into):
     return total
 
 
+def _has_come(into):
+    """Whether there is anything in a target, be it empty files."""
+    with os.scandir(into) as entries:
+        return any(entry.is_dir() or entry.stat().st_blocks > 0 for entry in entries)
+
+
 def check(source, into):
     """Raises unless `into` holds what `source` is."""
     if os.path.isfile(source):
@@ -144,14 +150,17 @@ def run(place, folder, source, command, limit_s=LIMIT_S):
 
     def work(tree):
         local = tree.start(words, place.near, {"HOME": folder.home})
-        seconds, ended = trees.wait(local, limit_s)
+        # Nobody is to be believed about when it began.
+        first, ended = trees.wait(local, limit_s, lambda: _has_come(into), 0.005)
+        seconds, ended = (first, True) if ended else trees.wait(local, limit_s)
         record = {"bytes": total, "seconds": seconds, "complete": ended}
+        record["data_seconds"] = seconds - first
         if ended:
             local.check_exit()
         else:
             record["bytes"] = copied_bytes(into)
             os.kill(local.pid, signal.SIGTERM)
-            trees.wait(local, 5.0)
+            trees.wait(local, seconds + 5.0)
         if ended and words[1] == "cp":
             record["report"] = local.result()
             record["transfer_seconds"] = record["report"]["transfer_seconds"]
@@ -194,10 +203,12 @@ def resume(place, folder, source, command, share):
         again.check_exit()
         report = again.result()
         again.kill()
+        # The first one's far side waits for a while whether it comes back.
+        tree.end()
         return {
             "bytes": total,
             "complete": True,
-            "seconds": new_bytes + seconds,
+            "seconds": seconds,
             "quiet_s": noticed,
             "until_new_bytes_s": new_bytes,
             "written_before": held,

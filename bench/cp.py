@@ -39,6 +39,8 @@ OUT = os.path.join(HERE, "out")
 FARHAUL = os.path.abspath(os.path.join(HERE, "..", "target", "release", "farhaul"))
 # A run that other programs disturb is done again, so many times at most.
 REPEATS = 2
+# So often each cipher is tried; its best run counts.
+TRIALS = 2
 
 # What is copied: bytes, or files of so many bytes; in earnest and to try the script.
 SIZES = {
@@ -129,16 +131,15 @@ class Bench:
         """A short trial of all `kinds`, each a cipher and more options: the fastest."""
         source = self.folder.file(self.size("trial"))
         name = make.__name__
-        for cipher, *options in kinds:
-            label = " ".join([name, *options, cipher])
-            work = self.ssh_system(make, place, source, cipher, *options)
-            self.run_one("trial", 0, label, work)
-        trials = {run["system"]: run for run in self.runs if run["case"] == "trial"}
         labels = {" ".join([name, *kind[1:], kind[0]]): kind for kind in kinds}
-        ended = [label for label in labels if "error" not in trials[label]]
-        if not ended:
+        systems = {
+            label: self.ssh_system(make, place, source, *kind) for label, kind in labels.items()
+        }
+        self.turns("trial", systems, TRIALS)
+        trials = [r for r in self.runs if r["system"] in labels and "error" not in r]
+        if not trials:
             sys.exit(f"{name} does not work here")
-        best = min(ended, key=lambda label: trials[label]["seconds"])
+        best = min(trials, key=lambda run: run["seconds"])["system"]
         self.notes.append(f"fastest of {name}: {best}")
         return labels[best]
 
@@ -222,6 +223,12 @@ def memory_available():
     return int(line.split()[1]) << 10
 
 
+def tcp_control():
+    """What TCP, and so scp and rsync, go by."""
+    with open("/proc/sys/net/ipv4/tcp_congestion_control") as f:
+        return f.read().strip()
+
+
 def note(record):
     if "error" in record:
         text = f"failed: {record['error']}"
@@ -294,7 +301,7 @@ def main():
     # SIGTERM and a closed terminal must clean up as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    about = machine.description() | {"load": os.getloadavg()[0]}
+    about = machine.description() | {"load": os.getloadavg()[0], "tcp": tcp_control()}
     settings = {"runs": arguments.runs, "quick": arguments.quick}
     interrupted = False
     with copies.Folder(arguments.folder) as folder:

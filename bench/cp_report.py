@@ -22,6 +22,7 @@ MEMORY_CASES = ("loopback", "small", "memory")
 _MEDIANS = (
     "bytes",
     "seconds",
+    "data_seconds",
     "transfer_seconds",
     "bits_per_second",
     "cpu_s",
@@ -105,7 +106,7 @@ def verdicts(summary):
         ):
             ours, without = of(case), of(case, system)
             if ours and without:
-                share = ours["transfer_seconds"] / without["transfer_seconds"] - 1
+                share = ours["data_seconds"] / without["data_seconds"] - 1
                 judge(case, what, share, target, True)
     for case in MEMORY_CASES:
         if ours := of(case):
@@ -119,7 +120,7 @@ def markdown(summary, found, about, notes):
     quick = "; little data, to try the script" if about["quick"] else ""
     parts = [
         f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, {about['time']}, "
-        f"load {about['load']:.1f}; {about['runs']} runs{quick}",
+        f"load {about['load']:.1f}, TCP with {about['tcp']}; {about['runs']} runs{quick}",
         *notes,
         "Medians; seconds from start to end of the command (fastest to slowest); memory: the largest "
         "of one process",
@@ -133,7 +134,7 @@ def markdown(summary, found, about, notes):
 
 
 def runs_table(summary):
-    head = ["case", "system", "s", "after connection, s", "Gb/s", "CPU s", "CPU s/GB"]
+    head = ["case", "system", "s", "from first bytes, s", "Gb/s", "CPU s", "CPU s/GB"]
     rows = [
         [case, name, *row(medians_of)]
         for case, systems in summary.items()
@@ -152,7 +153,7 @@ def row(m):
         seconds += f", {m['failed']} failed"
     return [
         seconds,
-        f"{m['transfer_seconds']:.2f}" if "transfer_seconds" in m else "-",
+        f"{m['data_seconds']:.2f}" if "data_seconds" in m else "-",
         f"{m['bits_per_second'] / 1e9:.3f}" if m.get("bits_per_second") else "-",
         f"{m['cpu_s']:.2f}",
         f"{m['cpu_s_per_gb']:.3f}" if "cpu_s_per_gb" in m else "-",

@@ -27,6 +27,7 @@ class Process:
         self.err = tempfile.TemporaryFile("w+")
         self.usage = None
         self.name = os.path.basename(command[0])
+        self.began = time.monotonic()
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

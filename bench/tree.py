@@ -28,63 +28,48 @@ class Tree:
 
     def __init__(self):
         self.reaped_rss = {}
+        # Those that stay.
+        self.kept = []
 
     def start(self, command, namespace=None, environment=None):
         return process.Process(command, namespace, environment)
 
-    def reap(self, keep=()):
-        """Takes notice of those that have ended, except the processes in `keep`, which do it
-        themselves. Returns whether any child is left."""
-        kept = {one.pid for one in keep}
-        children = [pid for pid, parent in _processes() if parent == os.getpid()]
-        for pid in children:
-            if pid in kept:
-                continue
-            try:
-                found, _, usage = os.wait4(pid, os.WNOHANG)
-            except ChildProcessError:
-                continue
-            if found:
-                self.reaped_rss[pid] = usage.ru_maxrss
-        return any(pid not in kept for pid in children)
-
-    def settle(self, keep):
-        """Waits until nobody is left but `keep`. How many seconds that took."""
+    def settle(self):
+        """Waits until nobody is left but those that stay. How many seconds that took."""
         began = time.monotonic()
-        while True:
-            self.reap(keep)
-            kept = {one.pid for one in keep}
-            if not [pid for pid in _below(os.getpid()) if pid not in kept]:
-                return time.monotonic() - began
+        while left := self._left():
             if time.monotonic() - began > _LINGER_S:
-                left = [pid for pid in _below(os.getpid()) if pid not in kept]
-                names = ", ".join(_name(pid) for pid in left)
+                names = ", ".join(map(_name, left))
                 raise process.Failed(f"still runs {_LINGER_S:.0f} s after the command: {names}")
             time.sleep(0.005)
+        return time.monotonic() - began
 
-    def end_all(self):
-        """Kills whoever is left, and takes notice."""
-        while True:
-            left = _below(os.getpid())
-            if not left:
-                return
+    def end(self):
+        """Kills whoever is left but those that stay."""
+        while left := self._left():
             for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-            try:
-                while os.wait4(-1, os.WNOHANG)[0]:
-                    pass
-            except ChildProcessError:
-                pass
             time.sleep(0.002)
+
+    def _left(self):
+        """Who is left but those that stay. Takes notice of those that have ended."""
+        kept = {one.pid for one in self.kept}
+        for pid, parent in _processes():
+            if parent != os.getpid() or pid in kept:
+                continue
+            found, _, usage = os.wait4(pid, os.WNOHANG)
+            if found:
+                self.reaped_rss[pid] = usage.ru_maxrss
+        return [pid for pid in _below(os.getpid()) if pid not in kept]
 
 
 def wait(child, limit_s, look=None, every_s=0.1):
     """Until `child` ends, or `look()`, done every so often, is true, or the time is over. Seconds
-    since the call, and whether it has ended by itself."""
-    began = time.monotonic()
+    since before its start, and whether it has ended by itself."""
+    began = child.began
     descriptor = os.pidfd_open(child.pid)
     try:
         while True:
@@ -95,7 +80,7 @@ def wait(child, limit_s, look=None, every_s=0.1):
                 while not child.poll():
                     time.sleep(0.001)
                 return seconds, True
-            if left <= 0 or (look is not None and look()):
+            if time.monotonic() >= began + limit_s or (look is not None and look()):
                 return time.monotonic() - began, False
     finally:
         os.close(descriptor)
@@ -112,19 +97,21 @@ def measure(work, server, server_port, far, others=()):
 
     def inside(tree):
         daemon = tree.start(server, far)
+        tree.kept.append(daemon)
         process.wait_for_port(daemon, server_port)
         before = _cpu_s(daemon.pid)
         own, busy, emulated = *machine.busy_s(), sum(map(_user_s, others))
         began = time.monotonic()
         result = work(tree)
-        result["linger_s"] = tree.settle([daemon])
+        result["linger_s"] = tree.settle()
         elapsed = time.monotonic() - began
         own, busy = (after - start for after, start in zip(machine.busy_s(), (own, busy)))
         emulated = sum(map(_user_s, others)) - emulated
         os.kill(daemon.pid, signal.SIGTERM)
-        wait(daemon, 10)
+        wait(daemon, time.monotonic() - daemon.began + 10.0)
         daemon.kill()
-        tree.settle([])
+        tree.kept.clear()
+        tree.settle()
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = usage.ru_utime + usage.ru_stime - before
         # Sessions have left the server, or have been waited for by it.
@@ -179,7 +166,8 @@ def _serve(work, writing):
         finally:
             # A second Ctrl-C must not leave anybody behind.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            tree.end_all()
+            tree.kept.clear()
+            tree.end()
         with os.fdopen(writing, "w") as pipe:
             json.dump(result, pipe)
         code = 0
