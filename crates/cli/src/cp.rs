@@ -6,7 +6,9 @@
 //! | `side.rs` | one side at work in this process |
 //! | `agent.rs` | the far side over ssh |
 //! | `links.rs` | secured connections as a transfer takes them |
+//! | `with.rs` | a copy between this host and another |
 //! | `between.rs` | a copy between two other hosts |
+//! | `served.rs` | a copy from or to a server |
 //! | `show.rs`, `report.rs`, `receipt.rs` | how it goes, what it came to, and proof of that |
 
 pub mod agent;
@@ -15,8 +17,10 @@ pub mod job;
 pub mod links;
 pub mod receipt;
 pub mod report;
+mod served;
 pub mod show;
 pub mod side;
+mod with;
 
 use std::ffi::OsString;
 use std::io;
@@ -32,23 +36,18 @@ use anyhow::{Context, Result};
 use clap::Args;
 use farhaul::Law;
 use farhaul_mover::Cancel;
-use farhaul_mover::location::{Location, There};
-use farhaul_mover::transfer::TransferError;
+use farhaul_mover::location::{Location, Served, There};
 use farhaul_mover::transfer::link::Purpose;
-use farhaul_mover::transfer::session::{Links, greet};
-use farhaul_remote::bootstrap::{Hello, fresh};
-use farhaul_remote::{
-    DialConfig, Dialer, Link, Received, Remote, SshCommand, SshError, Terms as LinkTerms, Transport,
-};
-use farhaul_secure::Trust;
+use farhaul_mover::transfer::session::{self, Links, greet};
+use farhaul_remote::bootstrap::fresh;
+use farhaul_remote::{Link, SshError, Transport};
 
-use self::job::{Bytes, Job, Kept, OnExisting, Order, SinkJob, SourceJob, Terms, Told};
-use self::links::{Dialing, adapt};
+use self::job::{Bytes, Job, Kept, OnExisting, Order, SinkJob, SourceJob, Terms};
+use self::links::adapt;
 use self::receipt::ReceiptWriter;
-use self::report::{Report, Stages, Summary};
+use self::report::{Rates, Report, Stages, Summary};
 use self::show::{Line, Show, Wanted, progress_line};
-use self::side::{Finished, Going, Surroundings};
-use crate::agent::Task;
+use self::side::{Finished, Going, Surroundings, Wish};
 use crate::config::value::{
     self, Local, Locals, Memory, PortRange, Preserve, RateLimit, Streams, Verify,
 };
@@ -64,13 +63,15 @@ const END: Duration = Duration::from_secs(3);
 /// Copy files and trees to or from another host, or between two.
 ///
 /// HOST is whatever ssh reaches by that name; farhaul must be installed there. Data goes directly over
-/// UDP, or TCP where UDP does not pass, encrypted and verified. A directory is copied with all in it;
+/// UDP, or TCP where UDP does not pass, encrypted and verified. A farhaul:// is at a host that runs farhaul
+/// serve, which is reached without ssh and knows you by your key (farhaul key). A directory is copied with all in it;
 /// with a slash at its end only its contents are. Files of the same size and time are taken to be the
 /// same. Whatever interrupts a copy, the same command goes on where it ended.
 #[derive(Args, Debug)]
 #[command(override_usage = "farhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct CpArgs {
-    /// What to copy, and at last where to: PATH, [USER@]HOST:PATH, or - for standard input or output
+    /// What to copy, and at last where to: PATH, [USER@]HOST:PATH, farhaul://HOST[:PORT]/EXPORT/PATH, or -
+    /// for standard input or output
     #[arg(value_names = ["SRC", "DST"], required = true, num_args = 2..)]
     paths: Vec<OsString>,
     /// Only say what would be done; with -v also which entries would be deleted
@@ -118,6 +119,8 @@ pub struct CpArgs {
     /// Print a JSON document for each event: start, interval, file, failed, deleted, note, end
     #[arg(long)]
     json_stream: bool,
+    #[command(flatten)]
+    server: served::ServerArgs,
     #[command(flatten)]
     settings: SettingArgs,
 }
@@ -196,6 +199,7 @@ impl SettingArgs {
             send_memory: self.send_memory,
             bind: self.bind.clone(),
             listen_ports: self.listen_ports,
+            advertise: None,
             progress: self.no_progress.then_some(false),
         }
     }
@@ -207,8 +211,49 @@ enum Way {
     Here,
     /// To or from this host, which runs the other side.
     With { host: String, sending: bool },
+    /// To or from an export of a server.
+    Served { export: Export, sending: bool },
     /// Between two others.
     Between { from: String, to: String },
+}
+
+impl Way {
+    fn sends_from_here(&self) -> bool {
+        matches!(
+            self,
+            Way::Here | Way::With { sending: true, .. } | Way::Served { sending: true, .. }
+        )
+    }
+}
+
+/// A directory that a server exports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Export {
+    host: String,
+    port: u16,
+    name: String,
+}
+
+/// Where a source or a target is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum At {
+    Here,
+    Ssh(String),
+    Server(Export),
+}
+
+impl At {
+    fn of(location: &Location) -> (At, PathBuf) {
+        match location {
+            Location::Here(path) => (At::Here, path.clone()),
+            Location::There(There { host, path }) => (At::Ssh(host.clone()), path.clone()),
+            Location::Served(Served { host, port, export, path }) => {
+                let export = Export { host: host.clone(), port: *port, name: export.clone() };
+                (At::Server(export), path.clone())
+            }
+            Location::Standard => (At::Here, PathBuf::from("-")),
+        }
+    }
 }
 
 /// A copy, understood.
@@ -226,7 +271,7 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let texts: Vec<String> =
         args.paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     let (target, sources) = texts.split_last().context("clap asks for two paths")?;
-    if let Way::Here | Way::With { sending: true, .. } = plan.way {
+    if plan.way.sends_from_here() {
         // Nobody is to be bothered before it is known that there is something to send.
         side::check(&Job::Source(plan.source.clone()), &plan.terms)?;
     }
@@ -249,7 +294,10 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let began = Instant::now();
     let finished = match &plan.way {
         Way::Here => here(&plan, &show),
-        Way::With { host, sending } => with(&plan, host, *sending, &show),
+        Way::With { host, sending } => with::run(&plan, host, *sending, &show).map(Ended::from),
+        Way::Served { export, sending } => {
+            served::run(&plan, export, *sending, &args.server, &show).map(Ended::from)
+        }
         Way::Between { from, to } => between::run(&plan, from, to, &show),
     };
     let (begun, ended) = match finished {
@@ -279,7 +327,8 @@ impl Default for Ended {
 
 impl From<Finished> for Ended {
     fn from(Finished { summary, going, result }: Finished) -> Self {
-        let again = summary.moved_bytes + summary.resumed_bytes > 0;
+        let some = going.progress.moved > 0;
+        let again = some || summary.moved_bytes + summary.resumed_bytes > 0;
         let result = result.map_err(|error| {
             let code = error.exit_code();
             let hint = match code {
@@ -361,6 +410,7 @@ fn report(
         limited_by: going.overall.limit().to_string(),
         source_stages: Stages::of(&going.overall.source),
         sink_stages: Stages::of(&going.overall.sink),
+        rates: Rates::of(&going.overall, going.progress.moved, going.capacity),
         summary,
     }
 }
@@ -380,10 +430,10 @@ fn here(plan: &Plan, show: &Show) -> Result<Ended> {
             let around = Surroundings {
                 session: id.0,
                 cancel: sinks_cancel,
-                reconnect: Arc::default(),
                 // What the user is to know it tells the source.
                 observe: &|_| {},
-                show: &mut |_| {},
+                show: &mut |_| Wish::None,
+                service: None,
             };
             side::run(&sink, terms, Links::Accept(accepted), around)
         });
@@ -394,9 +444,12 @@ fn here(plan: &Plan, show: &Show) -> Result<Ended> {
             Surroundings {
                 session: id.0,
                 cancel,
-                reconnect: Arc::default(),
                 observe: &|event| show.event(&event),
-                show: &mut |going| show.progress(&progress_line(going)),
+                show: &mut |going| {
+                    show.progress(&progress_line(going));
+                    Wish::None
+                },
+                service: None,
             },
         );
         drop(pipes);
@@ -417,7 +470,7 @@ struct Pipes {
 }
 
 impl farhaul_mover::transfer::session::Dial for Pipes {
-    fn dial(&self) -> io::Result<farhaul_mover::transfer::link::Link> {
+    fn dial(&self, _way: session::Way) -> io::Result<farhaul_mover::transfer::link::Link> {
         let (near, far) = Link::pair()?;
         let give = self.give.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         std::thread::spawn(move || {
@@ -431,149 +484,8 @@ impl farhaul_mover::transfer::session::Dial for Pipes {
     }
 }
 
-/// With another host.
-fn with(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Ended> {
-    let stop = interrupt::stop_flag();
-    let (identity, secret, session) = fresh()?;
-    let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
-    let (ours, theirs) = if sending { (source, sink) } else { (sink, source) };
-    let task = Task::Copy(Box::new(plan.order(theirs, false)));
-    let mut hello =
-        Hello::new(Some(identity.public_key()), secret, session, serde_json::to_value(task)?);
-    hello.plain = plan.terms.plain;
-    hello.transport = plan.transport();
-    let command = SshCommand::parse(&plan.settings.ssh.value).map_err(refused)?;
-    let remote_farhaul = &plan.settings.remote_farhaul.value;
-    let remote = Remote::start(&command, host, remote_farhaul, &hello, &stop).map_err(refused)?;
-    drop(stop);
-    let peer = remote.greeting().key.context("an agent has a key")?;
-    let (udp, tcp) = remote.candidates();
-    let terms = LinkTerms {
-        identity,
-        trust: Trust::Only(peer),
-        context: hello.context(),
-        plain: plan.terms.plain,
-    };
-    let mut config = DialConfig::new(udp, tcp, terms);
-    config.transport = plan.transport();
-    config.bind = bound(&plan.settings.bind.value)?;
-    config.options = plan.terms.transport().map_err(Usage)?;
-    let cancel = Cancel::default();
-    let stop = Arc::new(AtomicBool::new(false));
-    let _registered = cancel_on_interrupt(&cancel, Some(&stop));
-    plan.warn(show);
-    let given_up = Arc::clone(&stop);
-    let dialing = Dialing::new(Dialer::new(config), stop);
-    let (mut told, mut cause) = (None, None);
-    let mut path = None;
-    let mut far = Far { remote, ended: None };
-    let mut finished = side::run(
-        &ours,
-        &plan.terms,
-        Links::Dial(&dialing),
-        Surroundings {
-            session: session.0,
-            cancel,
-            reconnect: Arc::default(),
-            observe: &|event| show.event(&event),
-            show: &mut |going| {
-                far.look();
-                if far.has_failed() && going.path.is_none() {
-                    // There is nobody to connect to.
-                    given_up.store(true, Ordering::Relaxed);
-                }
-                if going.path != path {
-                    say_way(plan, show, path.as_deref(), going.path.as_deref());
-                    path.clone_from(&going.path);
-                }
-                show.progress(&progress_line(going));
-            },
-        },
-    );
-    if finished.result.is_err() {
-        // It may wait for connections. If it has gone, it needs no word.
-        let _ = far.remote.sender().send(&agent::Command::Stop);
-    }
-    // The far side's own word, if it has one: it knows why it could not go on.
-    if finished.result.is_err() || !sending {
-        told = far.wait_end();
-    }
-    if let Some((summary, error)) = told {
-        // Whether there was nobody, or somebody else, to connect to.
-        let unreached = match &finished.result {
-            Err(error @ TransferError::Unreachable(_)) => error.exit_code() != 3,
-            result => matches!(result, Err(TransferError::Lost { .. })),
-        };
-        if unreached
-            && let Some((code, text)) = error
-            && code != INTERRUPTED
-        {
-            cause = Some(Failed { code, message: format!("{host}: {text}") });
-        }
-        if !sending {
-            // The source knows what was moved and what was there; failures it words from its side.
-            let failures = std::mem::take(&mut finished.summary.failures);
-            finished.summary = Summary { failures, ..summary };
-        }
-    }
-    far.remote.close(END);
-    let ended = Ended::from(finished);
-    Ok(Ended { result: cause.map_or(ended.result, Err), ..ended })
-}
-
-/// Tells which way data goes, where that is not the one hoped for.
-fn say_way(plan: &Plan, show: &Show, before: Option<&str>, now: Option<&str>) {
-    let Some(now) = now else { return };
-    let tcp = now.starts_with("TCP");
-    let was_tcp = before.is_some_and(|before| before.starts_with("TCP"));
-    if tcp && !was_tcp && plan.transport() == Transport::Auto {
-        show.note(&format!("UDP does not pass: going on over TCP ({now})"));
-    } else if !tcp && was_tcp {
-        show.note(&format!("UDP passes again: going on over it ({now})"));
-    }
-}
-
 /// What a side tells at its end: what it did; the exit code and the reason if it could not go on.
 type LastWord = (Summary, Option<(u8, String)>);
-
-/// The far side, and its last word.
-struct Far {
-    remote: Remote,
-    ended: Option<LastWord>,
-}
-
-impl Far {
-    /// Hears what it has to say.
-    fn look(&mut self) {
-        while let Ok(Received::Message(value)) = self.remote.received().try_recv() {
-            self.take(value);
-        }
-    }
-
-    /// Whether it has ended without success.
-    fn has_failed(&self) -> bool {
-        self.ended.as_ref().is_some_and(|(_, error)| error.is_some())
-    }
-
-    fn take(&mut self, value: serde_json::Value) {
-        if let Ok(Told::End { summary, error }) = serde_json::from_value(value) {
-            self.ended = Some((*summary, error));
-        }
-    }
-
-    /// Waits a moment for its last word.
-    fn wait_end(&mut self) -> Option<LastWord> {
-        let deadline = Instant::now() + END;
-        while self.ended.is_none() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.remote.received().recv_timeout(left) {
-                Ok(Received::Message(value)) => self.take(value),
-                _ => break,
-            }
-        }
-        self.ended.take()
-    }
-}
 
 /// Why there is no far side, with the exit code for it.
 fn refused(error: SshError) -> anyhow::Error {
@@ -646,11 +558,8 @@ fn plan(args: &CpArgs) -> Result<Plan> {
     let locations: Vec<Location> = args.paths.iter().map(parse).collect::<Result<_, _>>()?;
     let (target, sources) = locations.split_last().context("clap asks for two paths")?;
     let (from, stream, paths) = sources_of(sources)?;
-    let (to, target_stream, target_path) = match target {
-        Location::Here(path) => (None, false, path.clone()),
-        Location::There(There { host, path }) => (Some(host.clone()), false, path.clone()),
-        Location::Standard => (None, true, PathBuf::from("-")),
-    };
+    let target_stream = matches!(target, Location::Standard);
+    let (to, target_path) = At::of(target);
     if target_stream && (args.json || args.json_stream) {
         return Err(Usage("standard output cannot be both the copy and JSON".into()).into());
     }
@@ -659,23 +568,36 @@ fn plan(args: &CpArgs) -> Result<Plan> {
             Usage("standard input has no name: name the file, as in HOST:FILE".into()).into()
         );
     }
+    let whole_export = matches!(to, At::Server(_)) && target_path.as_os_str().is_empty();
     let way = match (from, to) {
-        (None, None) => Way::Here,
-        (None, Some(host)) => Way::With { host, sending: true },
-        (Some(host), None) => Way::With { host, sending: false },
-        (Some(from), Some(to)) => Way::Between { from, to },
+        (At::Here, At::Here) => Way::Here,
+        (At::Here, At::Ssh(host)) => Way::With { host, sending: true },
+        (At::Ssh(host), At::Here) => Way::With { host, sending: false },
+        (At::Ssh(from), At::Ssh(to)) => Way::Between { from, to },
+        (At::Here, At::Server(export)) => Way::Served { export, sending: true },
+        (At::Server(export), At::Here) => Way::Served { export, sending: false },
+        (At::Server(_), _) | (_, At::Server(_)) => {
+            let text = "a server copies from and to the host that asks it: run farhaul cp on the host \
+                        at the other end";
+            return Err(Usage(text.into()).into());
+        }
     };
     let host = match &way {
         Way::Here => None,
         Way::With { host, .. } | Way::Between { from: host, .. } => Some(host.as_str()),
+        Way::Served { export, .. } => Some(export.host.as_str()),
     };
+    if !matches!(way, Way::Served { .. }) {
+        args.server.refuse_without_server()?;
+    }
     let settings = Settings::load(&args.settings.layer(), host)?;
     let slash = |path: &Path| path.as_os_str().as_bytes().ends_with(b"/");
     let contents = |path: &PathBuf| {
         let bytes = path.as_os_str().as_bytes();
         slash(path) || matches!(bytes, b"" | b"." | b"~") || bytes.ends_with(b"/.")
     };
-    let directory = paths.len() > 1 || paths.iter().any(contents) || slash(&target_path);
+    let directory =
+        paths.len() > 1 || paths.iter().any(contents) || slash(&target_path) || whole_export;
     let existing = match (args.checksum, args.skip_existing, args.overwrite) {
         (true, ..) => OnExisting::Checksum,
         (_, true, _) => OnExisting::Keep,
@@ -703,28 +625,28 @@ fn plan(args: &CpArgs) -> Result<Plan> {
     Ok(Plan { way, source, sink, terms, settings })
 }
 
-/// Whether the sources are on another host, whether they are standard input, and their paths.
-fn sources_of(sources: &[Location]) -> Result<(Option<String>, bool, Vec<PathBuf>)> {
-    let mut host: Option<Option<String>> = None;
+/// Where the sources are, whether they are standard input, and their paths.
+fn sources_of(sources: &[Location]) -> Result<(At, bool, Vec<PathBuf>)> {
+    let mut all_at = None;
     let mut paths = Vec::new();
     for source in sources {
-        let (at, path) = match source {
-            Location::Here(path) => (None, path),
-            Location::There(There { host, path }) => (Some(host.clone()), path),
-            Location::Standard if sources.len() == 1 => return Ok((None, true, Vec::new())),
+        match source {
+            Location::Standard if sources.len() == 1 => return Ok((At::Here, true, Vec::new())),
             Location::Standard => {
                 return Err(Usage("standard input can only be copied alone".into()).into());
             }
-        };
-        if host.as_ref().is_some_and(|before| *before != at) {
-            let text =
-                "all sources must be on one host: copy those of each host by a command of its own";
+            _ => {}
+        }
+        let (at, path) = At::of(source);
+        if all_at.as_ref().is_some_and(|before| *before != at) {
+            let text = "all sources must be on one host, and of a server in one export: copy the others \
+                        by commands of their own";
             return Err(Usage(text.into()).into());
         }
-        host = Some(at);
-        paths.push(path.clone());
+        all_at = Some(at);
+        paths.push(path);
     }
-    Ok((host.flatten(), false, paths))
+    Ok((all_at.unwrap_or(At::Here), false, paths))
 }
 
 /// Patterns in the order in which they were given, which clap's fields do not keep.

@@ -24,7 +24,6 @@ mod places;
 mod plot;
 mod progress;
 mod qlog;
-#[allow(dead_code, reason = "for the server, which is not there yet")]
 mod serve;
 mod sim;
 mod tables;
@@ -55,6 +54,7 @@ enum Command {
     Agent(agent::AgentArgs),
     Demo(Box<demo::DemoArgs>),
     Cp(Box<cp::CpArgs>),
+    Serve(serve::ServeArgs),
     Verify(verify::VerifyArgs),
     Doctor(Box<doctor::DoctorArgs>),
     Send(Box<transfer::SendArgs>),
@@ -92,6 +92,7 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
         Command::Agent(args) => agent::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Cp(args) => cp::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Send(args) => transfer::send(args),
@@ -112,8 +113,8 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = exit::describe(&error);
-            // Who has said it otherwise has no text.
-            if !text.is_empty() {
+            // Who has said it otherwise has no text; nor is there one for a command's own exit code.
+            if !text.is_empty() && !error.is::<exit::Passed>() {
                 eprintln!("farhaul: {text}");
             }
             ExitCode::from(exit::code(&error))

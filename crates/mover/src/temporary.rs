@@ -22,6 +22,17 @@ impl TemporaryNames {
         TemporaryNames { prefix: RandomState::new().hash_one(0), next: AtomicU64::new(0) }
     }
 
+    /// A new name for what tells others that names of this kind may be in use, with another end.
+    pub(crate) fn mark(&self, end: &str) -> String {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        format!(".farhaul-{:016x}-{next:x}{end}", self.prefix)
+    }
+
+    /// Whether a name is one of these.
+    pub(crate) fn owns(&self, name: &[u8]) -> bool {
+        owner(name) == Some(self.prefix)
+    }
+
     /// Makes an entry under a new name with `make`, which fails with `EXIST` if it is taken.
     pub(crate) fn make<T>(
         &self,
@@ -39,10 +50,33 @@ impl TemporaryNames {
     }
 }
 
+/// Whose a name is: what all names of one [`TemporaryNames`] have in common.
+pub(crate) fn owner(name: &[u8]) -> Option<u64> {
+    let rest = std::str::from_utf8(name.strip_prefix(b".farhaul-")?).ok()?;
+    let (prefix, rest) = rest.split_once('-')?;
+    let (number, _) = rest.split_once('.')?;
+    let hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if prefix.len() != 16 || !hex(prefix) || !hex(number) {
+        return None;
+    }
+    u64::from_str_radix(prefix, 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::name::Name;
+
+    #[test]
+    fn names_tell_whose_they_are() {
+        let names = TemporaryNames::new();
+        let (made, ()) = names.make(|_| Ok(())).unwrap();
+        assert!(names.owns(made.as_bytes()) && names.owns(names.mark(".unsynced").as_bytes()));
+        assert!(!TemporaryNames::new().owns(made.as_bytes()));
+        for other in ["x", ".farhaul-0123456789abcdef.part", ".farhaul-0123456789abcdef-.part"] {
+            assert_eq!(owner(other.as_bytes()), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_taken_temporary_name_is_passed_over() {

@@ -25,11 +25,13 @@ use crate::secured::Terms;
 const STAGGER: Duration = Duration::from_millis(150);
 /// TCP begins so much later than UDP.
 const TCP_DELAY: Duration = Duration::from_secs(1);
+/// What answered before is tried alone for so long.
+const KNOWN_LEAD: Duration = Duration::from_secs(1);
 /// For so long UDP may still come in before a TCP link is taken, and the other interfaces wait.
 const UDP_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What carries links.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// UDT where UDP gets through, else TCP.
     #[default]
@@ -104,7 +106,7 @@ impl DialConfig {
 /// Makes links to one peer. Those over UDT share a UDP port for each local address.
 ///
 /// It dials as often as links are wanted, from any thread. What answered is remembered, and tried
-/// alone the next time, until it fails or [`Dialer::reset`] is called.
+/// first the next time, until it fails or [`Dialer::reset`] is called.
 #[derive(Debug)]
 pub struct Dialer {
     config: DialConfig,
@@ -114,8 +116,8 @@ pub struct Dialer {
 #[derive(Debug, Default)]
 struct Memory {
     endpoints: Mutex<HashMap<IpAddr, Endpoint>>,
-    /// What answered, for each local address.
-    found: Mutex<HashMap<Option<IpAddr>, Attempt>>,
+    /// What answered, for each transport wanted and local address.
+    found: Mutex<HashMap<(Transport, Option<IpAddr>), Attempt>>,
     dials: AtomicUsize,
 }
 
@@ -136,26 +138,46 @@ impl Dialer {
     ///
     /// See [`DialFailure`]; the text tells of each candidate.
     pub fn dial(&self, time: Duration, stop: &AtomicBool) -> Result<Link, DialError> {
+        self.dial_over(self.config.transport, time, stop)
+    }
+
+    /// As [`Dialer::dial`], over this transport instead of the configured one.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Dialer::dial`].
+    pub fn dial_over(
+        &self,
+        transport: Transport,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Link, DialError> {
         let deadline = Instant::now() + time;
         let turn = self.memory.dials.fetch_add(1, Ordering::Relaxed);
         let local =
             (!self.config.bind.is_empty()).then(|| self.config.bind[turn % self.config.bind.len()]);
-        let known = lock(&self.memory.found).get(&local).cloned();
-        if let Some(attempt) = known {
-            let known_until = deadline.min(Instant::now() + UDP_PATIENCE);
-            match Race::new(self, vec![attempt], known_until).run(stop) {
-                Ok((link, _)) => return Ok(link),
-                Err(error) if error.failure == DialFailure::Interrupted => return Err(error),
-                Err(_) => drop(lock(&self.memory.found).remove(&local)),
-            }
+        let known = lock(&self.memory.found).get(&(transport, local)).copied();
+        let mut attempts = self.attempts(transport, local);
+        if let Some(known) = known {
+            // What answered before has a start; the others follow where it does not any more.
+            attempts.retain(|other| !known.is_as(other));
+            attempts.iter_mut().for_each(|other| other.after += KNOWN_LEAD);
+            attempts.insert(0, known);
         }
-        let attempts = self.attempts(local);
         if attempts.is_empty() {
             return Err(DialError::new(DialFailure::NoCandidate, Vec::new()));
         }
-        let (link, attempt) = Race::new(self, attempts, deadline).run(stop)?;
-        lock(&self.memory.found).insert(local, Attempt { after: Duration::ZERO, ..attempt });
-        Ok(link)
+        let raced = Race::new(self, attempts, deadline).run(stop);
+        let mut found = lock(&self.memory.found);
+        match &raced {
+            Ok((_, attempt)) => {
+                let attempt = Attempt { after: Duration::ZERO, ..*attempt };
+                found.insert((transport, local), attempt);
+            }
+            Err(error) if error.failure == DialFailure::Interrupted => {}
+            Err(_) => drop(found.remove(&(transport, local))),
+        }
+        raced.map(|(link, _)| link)
     }
 
     /// Forgets what answered and the ports it was dialed from: an address of this host has changed,
@@ -167,14 +189,13 @@ impl Dialer {
 
     /// All that may be tried, in the order of their beginnings. Another local address than the one
     /// whose turn it is comes later.
-    fn attempts(&self, local: Option<IpAddr>) -> Vec<Attempt> {
-        let udp =
-            if self.config.transport == Transport::Tcp { &[][..] } else { &self.config.candidates };
-        let tcp = if self.config.transport == Transport::Udp {
-            &[][..]
-        } else {
-            &self.config.tcp_candidates
-        };
+    fn attempts(&self, transport: Transport, local: Option<IpAddr>) -> Vec<Attempt> {
+        let (mut udp, mut tcp) = (&self.config.candidates[..], &self.config.tcp_candidates[..]);
+        match transport {
+            Transport::Auto => {}
+            Transport::Udp => tcp = &[],
+            Transport::Tcp => udp = &[],
+        }
         let tcp_delay = if udp.is_empty() { Duration::ZERO } else { TCP_DELAY };
         let others = self.config.bind.iter().copied().map(Some).filter(|other| *other != local);
         let mut attempts = Vec::new();

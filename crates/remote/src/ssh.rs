@@ -253,12 +253,10 @@ impl Remote {
         let sender = RemoteSender(Arc::new(Mutex::new(stdin)));
         let (begun, beginning) = mpsc::channel();
         let (told, received) = mpsc::sync_channel(MAX_WAITING);
-        let (first, sent) = (Arc::new(first), sender.clone());
-        let compared = Arc::clone(&first);
+        let sent = sender.clone();
         // A long line waits until ssh has connected, which `stop` must not.
         spawn("farhaul-hello", move || drop(sent.write(&first))).map_err(spawn_error)?;
-        spawn("farhaul-agent", move || receive(stdout, &compared, &begun, &told))
-            .map_err(spawn_error)?;
+        spawn("farhaul-agent", move || receive(stdout, &begun, &told)).map_err(spawn_error)?;
         let beginning = wait(&beginning, stop).ok_or(SshError::Interrupted(host.to_owned()))?;
         let greeting = match beginning {
             Beginning::Greeting(text) => greeting(&text, host)?,
@@ -288,9 +286,12 @@ impl Remote {
         self.sender.clone()
     }
 
-    /// Where the agent may be dialed over UDT and over TCP: first where ssh finds it, then where it
-    /// says to be itself.
+    /// Where the agent may be dialed over UDT and over TCP: where it wants to be; or else first where
+    /// ssh finds it, then where it says to be itself.
     pub fn candidates(&self) -> (Vec<std::net::SocketAddr>, Vec<std::net::SocketAddr>) {
+        if self.greeting.advertised.is_some() {
+            return self.greeting.candidates(&[]);
+        }
         let after_user = self.host.rsplit_once('@').map_or(&*self.host, |(_, host)| host);
         let configured = configured_hostname(&self.command, &self.host);
         let name = configured.as_deref().unwrap_or(after_user);
@@ -367,23 +368,26 @@ fn wait(beginning: &Receiver<Beginning>, stop: &AtomicBool) -> Option<Beginning>
     }
 }
 
-fn receive(
-    mut stdout: impl BufRead,
-    hello: &[u8],
-    begun: &Sender<Beginning>,
-    told: &SyncSender<Received>,
-) {
-    let beginning = begin(&mut stdout, hello);
+fn receive(mut stdout: impl BufRead, begun: &Sender<Beginning>, told: &SyncSender<Received>) {
+    let beginning = begin(&mut stdout);
     let greeted = matches!(beginning, Beginning::Greeting(_));
     if begun.send(beginning).is_ok() && greeted {
         deliver(stdout, told);
     }
 }
 
-/// Passes over what a shell says. `hello` is not shown again if something echoes it.
-fn begin(stdout: &mut impl BufRead, hello: &[u8]) -> Beginning {
+/// What [`Remote::start`] makes of an agent's output, for fuzzing.
+#[doc(hidden)]
+pub fn look_for_greeting(stdout: &mut impl BufRead, host: &str) -> Result<Greeting, SshError> {
+    match begin(stdout) {
+        Beginning::Greeting(text) => greeting(&text, host),
+        Beginning::Noise { first, .. } => Err(no_greeting(host, "farhaul", None, first)),
+    }
+}
+
+/// Passes over what a shell says. The first line, if something echoes it, is not shown again.
+fn begin(stdout: &mut impl BufRead) -> Beginning {
     let (mut first, mut count) = (None, 0);
-    let hello = String::from_utf8_lossy(hello);
     for _ in 0..MAX_NOISE_LINES {
         let Ok(Some(line)) = read_line(stdout, MAX_LINE) else {
             return Beginning::Noise { first, too_much: false };
@@ -396,13 +400,18 @@ fn begin(stdout: &mut impl BufRead, hello: &[u8]) -> Beginning {
         if count > MAX_NOISE {
             break;
         }
-        let text = text.trim();
-        let is_echo = text.contains(hello.trim()) || text.len() > 16 && hello.contains(text);
-        if first.is_none() && !text.is_empty() && !is_echo {
-            first = Some(shown(text));
+        let text = shown(&text);
+        if first.is_none() && !text.is_empty() && !may_be_secret(&text) {
+            first = Some(text);
         }
     }
     Beginning::Noise { first, too_much: true }
+}
+
+/// Whether `text` may be a part of a secret that something there has echoed: a long hexadecimal number.
+fn may_be_secret(text: &str) -> bool {
+    const LONG: usize = 12;
+    text.as_bytes().split(|byte| !byte.is_ascii_hexdigit()).any(|run| run.len() >= LONG)
 }
 
 fn greeting(text: &str, host: &str) -> Result<Greeting, SshError> {

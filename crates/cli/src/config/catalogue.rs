@@ -6,7 +6,8 @@ use farhaul::Law;
 
 use super::layers::{Layers, Origin, Setting};
 use super::value::{
-    self, Kind, Locals, Memory, PortRange, Preserve, RateLimit, Streams, Transport, Verify,
+    self, Kind, Locals, Memory, PortRange, Preserve, RateLimit, Reachable, Streams, Transport,
+    Verify,
 };
 use crate::exit::Usage;
 
@@ -114,6 +115,8 @@ settings! {
         "Local addresses or interfaces that connections go out from";
     listen_ports "listen-ports": PortRange = value::PORTS, "any",
         "Ports that the other side may listen at";
+    advertise "advertise": Reachable = value::REACHABLE, "auto",
+        "Addresses at which others reach this host, as behind NAT, when it is the other side";
     progress "progress": bool = value::SWITCH, "true",
         "Show how far it is";
 }

@@ -1,7 +1,7 @@
 //! Values of settings: what they are, how they are written and read.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU8;
 use std::time::Duration;
 
@@ -79,6 +79,17 @@ pub enum Local {
     Interface(String),
 }
 
+/// An address at which others reach this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// UDP or TCP alone; [`Transport::Auto`]: both.
+    pub transport: Transport,
+    /// The address.
+    pub address: IpAddr,
+    /// The port; none: the one listened at.
+    pub port: Option<u16>,
+}
+
 /// A range of ports, both ends included; `first` is at least 1 and at most `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
@@ -97,6 +108,8 @@ pub type RateLimit = Option<u64>;
 pub type Memory = Option<u64>;
 /// Where connections go out from; empty: wherever the system sends them.
 pub type Locals = Vec<Local>;
+/// Where others reach this host; empty: where it believes to be.
+pub type Reachable = Vec<At>;
 /// Ports to choose from; none: whichever the system gives.
 pub type PortRange = Option<Ports>;
 
@@ -234,6 +247,19 @@ pub const LOCALS: Kind<Locals> = Kind {
     },
 };
 
+/// Where others reach this host; empty: where it believes to be.
+pub const REACHABLE: Kind<Reachable> = Kind {
+    form: "list of [udp/|tcp/]ADDRESS[:PORT], or auto",
+    parse: |text| match text {
+        "auto" => Ok(Vec::new()),
+        _ => items(text).map(at).collect(),
+    },
+    show: |all| {
+        let names: Vec<_> = all.iter().map(At::to_string).collect();
+        if names.is_empty() { "auto".into() } else { names.join(",") }
+    },
+};
+
 /// Ports to choose from; none: whichever the system gives.
 pub const PORTS: Kind<PortRange> = Kind {
     form: "PORT, FIRST-LAST or any",
@@ -279,6 +305,38 @@ impl fmt::Display for Local {
             Local::Interface(name) => f.write_str(name),
         }
     }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.transport {
+            Transport::Auto => {}
+            Transport::Udp => f.write_str("udp/")?,
+            Transport::Tcp => f.write_str("tcp/")?,
+        }
+        match self.port {
+            Some(port) => SocketAddr::new(self.address, port).fmt(f),
+            None => self.address.fmt(f),
+        }
+    }
+}
+
+fn at(text: &str) -> Result<At, String> {
+    let (transport, rest) = match text.split_once('/') {
+        None => (Transport::Auto, text),
+        Some(("udp", rest)) => (Transport::Udp, rest),
+        Some(("tcp", rest)) => (Transport::Tcp, rest),
+        Some((other, _)) => return Err(format!("'{other}/' is neither udp/ nor tcp/")),
+    };
+    let with_port = rest.parse::<SocketAddr>().map(|at| (at.ip(), Some(at.port())));
+    let (address, port) =
+        with_port.or_else(|_| rest.parse().map(|ip| (ip, None))).map_err(|_| {
+            format!("'{rest}' is no address, as 192.0.2.1, 192.0.2.1:9000 or [2001:db8::1]:9000")
+        })?;
+    if address.is_unspecified() || port == Some(0) {
+        return Err(format!("nobody can reach '{rest}'"));
+    }
+    Ok(At { transport, address, port })
 }
 
 fn preserve(text: &str) -> Result<Preserve, String> {
@@ -407,6 +465,7 @@ mod tests {
         kept(WORDS, &["ssh -p 22"]);
         kept(PRESERVE, &["none", "mode,times,sparse", "owner"]);
         kept(LOCALS, &["any", "192.0.2.1,eth0,2001:db8::1"]);
+        kept(REACHABLE, &["auto", "192.0.2.1,udp/[2001:db8::1]:9000,tcp/2001:db8::1"]);
         kept(PORTS, &["any", "9000", "9000-9100"]);
     }
 
@@ -436,6 +495,10 @@ mod tests {
             &[("owners", "did you mean 'owner'?"), ("mode,,", "no ''"), ("mode,all", "alone")],
         );
         refused(LOCALS, &[("256.1.1.1", "neither"), ("a b", "neither"), ("", "neither")]);
+        refused(
+            REACHABLE,
+            &[("icmp/::1", "icmp/"), ("host:9", "no address"), ("0.0.0.0", "nobody"), ("", "")],
+        );
         refused(PORTS, &[("0", ""), ("9-8", "range"), ("1-70000", ""), ("-", "")]);
     }
 

@@ -1,16 +1,20 @@
 //! The far side of a copy, started over ssh by the near one.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use farhaul_mover::Cancel;
 use farhaul_mover::transfer::link::{self, Purpose};
 use farhaul_mover::transfer::session::{Links, greet, refuse};
-use farhaul_mover::transfer::{Event, Observer};
+use farhaul_mover::transfer::{Event, Observer, TransferError};
 use farhaul_remote::agent::{Controller, ControllerSender, Refusal};
-use farhaul_remote::bootstrap::{Expected, Greeting, Hello, Start};
+use farhaul_remote::bootstrap::{Advertised, Expected, Greeting, Hello, Start};
 use farhaul_remote::{DialConfig, Dialer, ListenConfig, Listening, Received, Terms};
 use farhaul_secure::{Identity, Trust};
 use serde::{Deserialize, Serialize};
@@ -19,9 +23,15 @@ use serde_json::Value;
 use super::job::{Order, Told};
 use super::links::{Dialing, adapt};
 use super::show::file_line;
-use super::side::{self, Surroundings};
+use super::side::{self, Going, Surroundings, Wish};
+use crate::config::value::{At, Transport};
 use crate::config::{FlagLayer, Settings};
 use crate::exit::Failed;
+
+/// An agent without ssh and without a connection ends after so long.
+const ORPHANED: Duration = Duration::from_secs(2);
+/// How often it is looked whether a port is free.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What a controller says after its first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +73,9 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
     };
     let cancel = Cancel::default();
     let stop = Arc::new(AtomicBool::new(false));
-    let reconnect = Arc::new(AtomicBool::new(false));
-    heed(received, &order, &cancel, &stop, &reconnect);
+    let orphaned = Arc::new(AtomicBool::new(false));
+    let mut alone = Alone::default();
+    heed(received, &order, &cancel, &stop, &orphaned);
     let tell = Telling { sender: sender.clone(), all: order.tell };
     let observe: Observer<'_> = &|event| tell.event(&event);
     let dialing = dialer.map(|dialer| Dialing::new(dialer, stop));
@@ -77,7 +88,16 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
         &order.job,
         &order.terms,
         links,
-        Surroundings { session, cancel, reconnect, observe, show: &mut |going| shown.look(going) },
+        Surroundings {
+            session,
+            cancel,
+            observe,
+            show: &mut |going| {
+                shown.look(going);
+                alone.heed(going, orphaned.load(Ordering::Relaxed))
+            },
+            service: None,
+        },
     );
     listening.close();
     let error = finished.result.err().map(|error| (error.exit_code(), error.to_string()));
@@ -98,13 +118,11 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
 ///
 /// What to tell the controller.
 pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal> {
-    if hello.plain {
-        let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
-        if !settings.plain.value {
-            let text = "this side does not allow data that is not encrypted: leave --plain out, or \
-                        set plain = true in ~/.config/farhaul/config.toml here";
-            return Err(Refusal { code: 3, text: text.into() });
-        }
+    let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
+    if hello.plain && !settings.plain.value {
+        let text = "this side does not allow data that is not encrypted: leave --plain out, or \
+                    set plain = true in ~/.config/farhaul/config.toml here";
+        return Err(Refusal { code: 3, text: text.into() });
     }
     side::check(&order.job, &order.terms)
         .map_err(|error| Refusal { code: error.exit_code(), text: error.to_string() })?;
@@ -128,15 +146,28 @@ pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal
     config.tcp = hello.transport != farhaul_remote::Transport::Udp;
     let session = hello.session.0;
     let (give, links) = channel();
-    let listening = Listening::bind(&config, move |link| newcomer(link, session, &give))
+    let listening = listen(&config, move |link| newcomer(link, session, &give))
         .map_err(|error| format!("cannot listen: {error}"))?;
     let greeting = Greeting {
         udp_port: listening.udp_port(),
         tcp_port: listening.tcp_port(),
         addresses: listening.addresses(),
+        advertised: advertised(&settings.advertise.value, &listening),
         ..Greeting::new(key)
     };
     Ok((greeting, Ready { order, session, terms, expected, listening, links }))
+}
+
+/// Where this host has been told that it is reached.
+fn advertised(all: &[At], listening: &Listening) -> Option<Advertised> {
+    let of = |other: Transport, port: Option<u16>| -> Vec<SocketAddr> {
+        let Some(port) = port else { return Vec::new() };
+        let mine = all.iter().filter(|at| at.transport != other);
+        mine.map(|at| SocketAddr::new(at.address, at.port.unwrap_or(port))).collect()
+    };
+    let (udp, tcp) = (listening.udp_port(), listening.tcp_port());
+    (!all.is_empty())
+        .then(|| Advertised { udp: of(Transport::Tcp, udp), tcp: of(Transport::Udp, tcp) })
 }
 
 /// A connection of the peer: what it is for.
@@ -166,26 +197,68 @@ fn heed(
     order: &Order,
     cancel: &Cancel,
     stop: &Arc<AtomicBool>,
-    reconnect: &Arc<AtomicBool>,
+    orphaned: &Arc<AtomicBool>,
 ) {
-    let (cancel, stop, reconnect) = (cancel.clone(), Arc::clone(stop), Arc::clone(reconnect));
+    let (cancel, stop, orphaned) = (cancel.clone(), Arc::clone(stop), Arc::clone(orphaned));
     // Who copies between two others is needed until the end.
     let needed = order.tell;
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         while let Ok(Received::Message(value)) = received.recv() {
             if serde_json::from_value::<Command>(value).is_ok() {
                 stop.store(true, Ordering::Relaxed);
                 cancel.cancel();
             }
         }
-        // Either ssh has gone, or the controller has. If it has not, it connects again at once; if it
-        // has, what is under way is free for another to take up.
-        reconnect.store(true, Ordering::Relaxed);
+        orphaned.store(true, Ordering::Relaxed);
         if needed {
             stop.store(true, Ordering::Relaxed);
             cancel.cancel();
         }
     });
+}
+
+/// An agent whose ssh has gone, or whose controller has. If the controller has not, it connects again
+/// at once, or starts another agent; if it has, what is under way is free for another to take up.
+#[derive(Default)]
+struct Alone {
+    known: bool,
+    /// Since when there has been no connection.
+    since: Option<Instant>,
+}
+
+impl Alone {
+    fn heed(&mut self, going: &Going, orphaned: bool) -> Wish {
+        if !orphaned {
+            return Wish::None;
+        }
+        if !std::mem::replace(&mut self.known, true) {
+            return Wish::Reconnect;
+        }
+        if !going.cut_off {
+            self.since = None;
+            return Wish::None;
+        }
+        if self.since.get_or_insert_with(Instant::now).elapsed() < ORPHANED {
+            return Wish::None;
+        }
+        Wish::End(TransferError::Lost { after: ORPHANED, why: "its controller has gone".into() })
+    }
+}
+
+/// Listens. A port of an agent whose controller was killed is free again soon.
+fn listen(
+    config: &ListenConfig,
+    deliver: impl Fn(farhaul_remote::Link) + Clone + Send + Sync + 'static,
+) -> io::Result<Listening> {
+    let until = Instant::now() + 3 * ORPHANED;
+    loop {
+        match Listening::bind(config, deliver.clone()) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                thread::sleep(LOOK);
+            }
+            bound => return bound,
+        }
+    }
 }
 
 /// Tells the controller what it wants to know.

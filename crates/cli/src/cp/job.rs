@@ -180,6 +180,17 @@ impl From<OnExisting> for Existing {
     }
 }
 
+/// What a server is asked for. Paths are relative to the export.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ServedOrder {
+    /// The export's name.
+    pub export: String,
+    /// The server's part.
+    pub job: Job,
+    /// What both sides are told.
+    pub terms: Terms,
+}
+
 /// What an agent is told first, beside what the bootstrap needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use farhaul_mover::transfer::link::{self, LinkFacts};
-use farhaul_mover::transfer::session::Dial;
-use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle};
+use farhaul_mover::transfer::session::{Dial, Way};
+use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle, Transport};
 
 /// How long an attempt to connect may take.
-const DIAL_TIME: Duration = Duration::from_secs(15);
+pub const DIAL_TIME: Duration = Duration::from_secs(15);
 
 /// A connection for a transfer.
 pub fn adapt(link: Link) -> link::Link {
@@ -73,12 +73,12 @@ impl Dialing {
 }
 
 impl Dial for Dialing {
-    fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    fn dial(&self) -> io::Result<link::Link> {
-        self.dialer.dial(DIAL_TIME, &self.stop).map(adapt).map_err(|error| {
+    fn dial(&self, way: Way) -> io::Result<link::Link> {
+        let transport = match way {
+            Way::Any => self.dialer.config().transport,
+            Way::Tcp => Transport::Tcp,
+        };
+        self.dialer.dial_over(transport, DIAL_TIME, &self.stop).map(adapt).map_err(|error| {
             let kind = match error.failure {
                 // Trying again would not make another of the peer.
                 DialFailure::NotAuthenticated
@@ -90,5 +90,14 @@ impl Dial for Dialing {
             };
             io::Error::new(kind, error)
         })
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn has_choice(&self) -> bool {
+        let config = self.dialer.config();
+        config.transport == Transport::Auto && !config.tcp_candidates.is_empty()
     }
 }

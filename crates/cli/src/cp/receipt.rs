@@ -2,7 +2,7 @@
 
 pub mod read;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -18,6 +18,8 @@ const FORMAT: u32 = 1;
 /// Writes a receipt as files come, so that it costs no memory; it has its name when it is whole.
 pub struct ReceiptWriter {
     path: PathBuf,
+    /// What stands before the files.
+    head: String,
     out: BufWriter<NamedTempFile>,
     first: bool,
     /// What has gone wrong; files that come later are not written.
@@ -65,10 +67,25 @@ impl ReceiptWriter {
         let created = created.unwrap_or_default().as_secs();
         let head =
             serde_json::to_string(&Head { farhaul_receipt: FORMAT, created, sources, target })?;
-        let mut out = BufWriter::new(file);
         // The object goes on with its files.
-        write!(out, "{},\n\"files\":[", head.trim_end_matches('}'))?;
-        Ok(ReceiptWriter { path: path.to_owned(), out, first: true, failed: None })
+        let head = format!("{},\n\"files\":[", head.trim_end_matches('}'));
+        let mut out = BufWriter::new(file);
+        out.write_all(head.as_bytes())?;
+        Ok(ReceiptWriter { path: path.to_owned(), head, out, first: true, failed: None })
+    }
+
+    /// Forgets the files that it has.
+    pub fn begin_again(&mut self) {
+        let emptied = self.out.flush().and_then(|()| {
+            let file = self.out.get_mut().as_file_mut();
+            file.set_len(0)?;
+            file.rewind()?;
+            self.out.write_all(self.head.as_bytes())
+        });
+        self.first = true;
+        if let Err(error) = emptied {
+            self.failed.get_or_insert(error);
+        }
     }
 
     /// Adds a file.

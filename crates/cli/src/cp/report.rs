@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use farhaul_mover::transfer::limit::Evidence;
+use farhaul_mover::transfer::stages::{STAGES, Stage};
 use serde::{Deserialize, Serialize};
 
 use crate::units::{show_rate, show_size, show_time};
@@ -59,6 +61,56 @@ pub struct Report {
     /// Share of their time that the lanes of each side spent in each stage.
     pub source_stages: Stages,
     pub sink_stages: Stages,
+    /// What each part would do alone.
+    pub rates: Rates,
+}
+
+/// Bits a second of one lane's work in each part by itself, and what the path seems to carry. None:
+/// too little of it to tell.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Rates {
+    pub source_disk: Option<f64>,
+    pub source_hash: Option<f64>,
+    pub cipher: Option<f64>,
+    pub network: Option<f64>,
+    pub sink_hash: Option<f64>,
+    pub destination_disk: Option<f64>,
+}
+
+impl Rates {
+    /// Of times in which `moved` bytes were dealt with.
+    pub fn of(evidence: &Evidence, moved: u64, capacity: f64) -> Self {
+        // Less than this is noise.
+        const LEAST: u64 = 1000;
+        let rate = |times: &[u64; STAGES], stage: Stage| {
+            let time = times[stage as usize];
+            (time >= LEAST && moved > 0).then(|| moved as f64 * 8.0 / (time as f64 / 1e6))
+        };
+        Rates {
+            source_disk: rate(&evidence.source, Stage::Read),
+            source_hash: rate(&evidence.source, Stage::Hash),
+            cipher: rate(&evidence.source, Stage::Seal),
+            network: (capacity > 0.0).then_some(capacity),
+            sink_hash: rate(&evidence.sink, Stage::Hash),
+            destination_disk: rate(&evidence.sink, Stage::Write),
+        }
+    }
+
+    /// Those that are known, for people.
+    fn show(&self) -> String {
+        let all = [
+            ("reading", self.source_disk),
+            ("hashing", self.source_hash),
+            ("sealing", self.cipher),
+            ("the path", self.network),
+            ("checking", self.sink_hash),
+            ("writing", self.destination_disk),
+        ];
+        let known = all
+            .iter()
+            .filter_map(|(name, rate)| rate.map(|rate| format!("{name} {}", show_rate(rate))));
+        known.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Shares of time, 0 to 1.
@@ -166,13 +218,13 @@ impl Report {
         }
         if verbose {
             writeln!(out, "limited by: {}", self.limited_by)?;
-            for (side, stages) in
-                [("sender:  ", &self.source_stages), ("receiver:", &self.sink_stages)]
-            {
-                let shown = stages.show();
-                if !shown.is_empty() {
-                    writeln!(out, "{side} {shown}")?;
-                }
+            let sides = [
+                ("sender:  ", self.source_stages.show()),
+                ("receiver:", self.sink_stages.show()),
+                ("alone:   ", self.rates.show()),
+            ];
+            for (side, shown) in sides.iter().filter(|(_, shown)| !shown.is_empty()) {
+                writeln!(out, "{side} {shown}")?;
             }
             if let Some(transport) = self.transport.as_ref().filter(|_| self.packets_sent > 0) {
                 let share = self.retransmitted as f64 * 100.0 / self.packets_sent.max(1) as f64;

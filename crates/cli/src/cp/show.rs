@@ -204,6 +204,13 @@ impl Show {
         }
     }
 
+    /// All files come again: the receipt is to have each once.
+    pub fn begin_again(&self) {
+        if let Some(receipt) = &mut *self.receipt.lock().unwrap_or_else(PoisonError::into_inner) {
+            receipt.begin_again();
+        }
+    }
+
     /// Takes the bar away; the receipt, to be ended.
     pub fn end_progress(&self) -> Option<ReceiptWriter> {
         if let Some(bar) = &self.bar {

@@ -1,27 +1,31 @@
 //! One side of a copy at work, in this process.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use farhaul_mover::Cancel;
 use farhaul_mover::transfer::adapt::Lanes;
-use farhaul_mover::transfer::limit::Evidence;
+use farhaul_mover::transfer::detour::{Detour, Seen, Step};
+use farhaul_mover::transfer::limit::{Evidence, Limit};
 use farhaul_mover::transfer::message::Pulse;
 use farhaul_mover::transfer::pace::Pace;
 use farhaul_mover::transfer::processors::Processors;
-use farhaul_mover::transfer::session::{Links, Session};
+use farhaul_mover::transfer::session::{Links, Session, Way};
 use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::filter::Filter;
 use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
 use farhaul_mover::transfer::stages::STAGES;
-use farhaul_mover::transfer::{Observer, Progress, TransferError};
+use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, Role, TransferError};
 
-use super::job::{Job, SinkJob, SourceJob, Terms};
+use super::job::{Bytes, Job, SinkJob, SourceJob, Terms};
 use super::report::Summary;
+use crate::units::show_rate;
 
 /// Between two looks at how it goes.
 const LOOK: Duration = Duration::from_millis(200);
@@ -47,6 +51,10 @@ pub struct Going {
     pub path: Option<String>,
     /// Since when there has been a connection.
     pub connected: Option<Instant>,
+    /// There is none now.
+    pub cut_off: bool,
+    /// TCP has been found to carry more than UDP.
+    pub tcp_is_better: bool,
 }
 
 /// What became of it.
@@ -65,19 +73,43 @@ pub struct Surroundings<'a> {
     pub session: [u8; 16],
     /// Ends it.
     pub cancel: Cancel,
-    /// Set by somebody who knows that connections are worth another try.
-    pub reconnect: Arc<AtomicBool>,
     /// Is told of events.
     pub observe: Observer<'a>,
-    /// Is told how it goes, some times a second.
-    pub show: &'a mut dyn FnMut(&Going),
+    /// Is told how it goes, some times a second, and says what is to be done.
+    pub show: &'a mut dyn FnMut(&Going) -> Wish,
+    /// It runs for a client of a server.
+    pub service: Option<Service<'a>>,
+}
+
+/// What a server adds.
+#[derive(Clone, Copy)]
+pub struct Service<'a> {
+    /// The directory that all paths are below, and that nothing leads out of.
+    pub root: &'a Path,
+    /// Is called once connections may come: the job can be begun.
+    pub ready: &'a dyn Fn(),
+    /// Ends the transfer with what somebody has put in.
+    pub end: &'a Mutex<Option<TransferError>>,
+}
+
+/// What whoever looks on wants.
+#[derive(Debug, Default)]
+pub enum Wish {
+    /// Nothing.
+    #[default]
+    None,
+    /// All connections made anew.
+    Reconnect,
+    /// An end, for this reason.
+    End(TransferError),
 }
 
 /// Does a job over these connections.
 pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>) -> Finished {
     let session = Session::default();
+    let root = around.service.map(|service| service.root);
     match job {
-        Job::Source(job) => match source(job, terms, &session, around.observe) {
+        Job::Source(job) => match source(job, terms, root, &session, around.observe) {
             Ok(source) => {
                 let announce = || source.announce_everything();
                 let progress = || source.progress();
@@ -87,20 +119,56 @@ pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>)
             }
             Err(error) => refused(error),
         },
-        Job::Sink(job) => match sink(job, terms, &session, around.observe) {
-            Ok(sink) => {
-                let progress = || sink.progress();
-                let work = || {
-                    if let Err(error) = sink.work() {
-                        session.end(Err(error));
-                    }
-                };
-                let (result, going) =
-                    drive(&sink, &session, terms, links, around, false, &work, &progress);
-                Finished { summary: of_sink(&sink), going, result }
+        Job::Sink(job) => {
+            let Surroundings { session: id, cancel, observe, show, service } = around;
+            let outcomes = Outcomes::default();
+            let observe = |event: Event<'_>| {
+                outcomes.count(&event);
+                observe(event);
+            };
+            match sink(job, terms, root, &session, &observe) {
+                Ok(sink) => {
+                    let progress = || sink.progress();
+                    let work = || {
+                        if let Err(error) = sink.work() {
+                            session.end(Err(error));
+                        }
+                    };
+                    let observe = &observe;
+                    let around = Surroundings { session: id, cancel, observe, show, service };
+                    let (result, going) =
+                        drive(&sink, &session, terms, links, around, false, &work, &progress);
+                    Finished { summary: of_sink(&sink, &outcomes), going, result }
+                }
+                Err(error) => refused(error),
             }
-            Err(error) => refused(error),
-        },
+        }
+    }
+}
+
+/// What a sink tells of its files as they end.
+#[derive(Debug, Default)]
+struct Outcomes {
+    moved: AtomicU64,
+    bytes: AtomicU64,
+    resumed: AtomicU64,
+    same: AtomicU64,
+}
+
+impl Outcomes {
+    fn count(&self, event: &Event<'_>) {
+        let Event::File { size, outcome, .. } = event else { return };
+        let add = |count: &AtomicU64, more| count.fetch_add(more, Ordering::Relaxed);
+        match outcome {
+            Outcome::Moved { resumed } => {
+                add(&self.moved, 1);
+                add(&self.bytes, size.saturating_sub(*resumed));
+                add(&self.resumed, *resumed);
+            }
+            Outcome::Same | Outcome::Kept => {
+                add(&self.same, 1);
+            }
+        }
     }
 }
 
@@ -114,12 +182,12 @@ pub fn check(job: &Job, terms: &Terms) -> Result<(), TransferError> {
     let session = Session::default();
     match job {
         Job::Source(job) if job.stream => Ok(()),
-        Job::Source(job) => source(job, terms, &session, &|_| {}).map(drop),
+        Job::Source(job) => source(job, terms, None, &session, &|_| {}).map(drop),
         Job::Sink(job) if job.stream => Ok(()),
         // As in a dry run nothing is made.
         Job::Sink(job) => {
             let terms = Terms { dry_run: true, ..terms.clone() };
-            sink(job, &terms, &session, &|_| {}).map(drop)
+            sink(job, &terms, None, &session, &|_| {}).map(drop)
         }
     }
 }
@@ -127,6 +195,7 @@ pub fn check(job: &Job, terms: &Terms) -> Result<(), TransferError> {
 fn source<'a>(
     job: &SourceJob,
     terms: &Terms,
+    root: Option<&Path>,
     session: &'a Session,
     observe: Observer<'a>,
 ) -> Result<Source<'a>, TransferError> {
@@ -141,9 +210,13 @@ fn source<'a>(
         count: job.count,
         pace: terms.rate.map(|rate| Arc::new(Pace::new(rate))),
     };
-    let what = match job.stream {
-        true => Sources::Stream { name: b"stdin".to_vec(), stream: Box::new(io::stdin()) },
-        false => Sources::Paths(job.paths.iter().map(|path| path.path_at_home()).collect()),
+    let what = match (root, job.stream) {
+        (Some(root), _) => {
+            let paths = job.paths.iter().map(Bytes::path).collect();
+            Sources::Below { root: root.into(), paths }
+        }
+        (None, true) => Sources::Stream { name: b"stdin".to_vec(), stream: Box::new(io::stdin()) },
+        (None, false) => Sources::Paths(job.paths.iter().map(Bytes::path_at_home).collect()),
     };
     Source::new(what, options, session, observe)
 }
@@ -161,12 +234,17 @@ fn filter(rules: &[(String, bool)]) -> Result<Filter, TransferError> {
 fn sink<'a>(
     job: &SinkJob,
     terms: &Terms,
+    root: Option<&Path>,
     session: &'a Session,
     observe: Observer<'a>,
 ) -> Result<Sink<'a>, TransferError> {
-    let target = match job.stream {
-        true => SinkTarget::Standard(Box::new(io::stdout())),
-        false => SinkTarget::Path { path: job.path.path_at_home(), directory: job.directory },
+    let directory = job.directory;
+    let target = match (root, job.stream) {
+        (Some(root), _) => {
+            SinkTarget::Below { root: root.into(), path: job.path.path(), directory }
+        }
+        (None, true) => SinkTarget::Standard(Box::new(io::stdout())),
+        (None, false) => SinkTarget::Path { path: job.path.path_at_home(), directory },
     };
     let options = SinkOptions {
         existing: job.existing.into(),
@@ -183,10 +261,14 @@ fn sink<'a>(
     Sink::new(options, say, Arc::clone(&session.stages), observe)
 }
 
+fn taken(end: &Mutex<Option<TransferError>>) -> Option<TransferError> {
+    end.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
 /// Runs a role beside its other work and what shows.
 #[allow(clippy::too_many_arguments, reason = "what the two roles have in common, said once")]
 fn drive(
-    role: &(dyn farhaul_mover::transfer::Role + Sync),
+    role: &(dyn Role + Sync),
     session: &Session,
     terms: &Terms,
     links: Links<'_>,
@@ -195,13 +277,19 @@ fn drive(
     beside: &(dyn Fn() + Sync),
     progress: &(dyn Fn() -> Progress + Sync),
 ) -> (Result<(), TransferError>, Going) {
-    let Surroundings { session: id, cancel, reconnect, observe, show } = around;
+    let Surroundings { session: id, cancel, observe, show, service } = around;
     let options = &terms.session(id, cancel);
     let over = AtomicBool::new(false);
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let mut lanes = Lanes::new(terms.lanes, processors);
+    let choice = matches!(&links, Links::Dial(dial) if dial.has_choice());
+    let mut compared =
+        Compared { role, session, observe, detour: Detour::default(), carried: BTreeMap::new() };
     let mut watch = Watch::new(session, source, progress);
     let watcher = thread::current();
+    if let Some(service) = service {
+        (service.ready)();
+    }
     let result = thread::scope(|threads| {
         threads.spawn(beside);
         let over = &over;
@@ -219,18 +307,28 @@ fn drive(
         });
         while !over.load(Ordering::Acquire) {
             thread::park_timeout(LOOK);
-            if reconnect.swap(false, Ordering::Relaxed) {
-                session.reconnect();
+            let full = watch.look_is_full();
+            if full && choice {
+                compared.look(watch.passed, watch.going.lately.limit());
             }
-            if watch.look_is_full() && source && !terms.fixed_lanes {
+            if let Some(why) = service.and_then(|service| taken(service.end)) {
+                session.end(Err(why));
+            }
+            if full && source && !terms.fixed_lanes && !compared.detour.is_trying() {
                 let passed = watch.passed;
                 let rate = (watch.going.progress.moved - watch.moved) as f64 / passed.as_secs_f64();
                 if let Some(wanted) = lanes.next(passed, rate, watch.going.lately.limit()) {
                     session.want_lanes(wanted);
                 }
+            }
+            if full {
                 watch.moved = watch.going.progress.moved;
             }
-            show(&watch.going);
+            match show(&watch.going) {
+                Wish::None => {}
+                Wish::Reconnect => session.reconnect(),
+                Wish::End(error) => session.end(Err(error)),
+            }
         }
         match runner.join() {
             Ok(result) => result,
@@ -239,6 +337,47 @@ fn drive(
     });
     watch.look_is_full();
     (result, watch.going)
+}
+
+/// UDP and TCP, side by side where that may help.
+struct Compared<'a> {
+    role: &'a (dyn Role + Sync),
+    session: &'a Session,
+    observe: Observer<'a>,
+    detour: Detour,
+    /// What lanes had carried at the last look.
+    carried: BTreeMap<u32, u64>,
+}
+
+impl Compared<'_> {
+    /// After an interval in which this was the limit.
+    fn look(&mut self, interval: Duration, limit: Limit) {
+        let carried = self.role.carried();
+        let rate = |lane: u32| {
+            // A lane that is new since the last look says nothing yet.
+            let (now, before) = (carried.get(&lane)?, self.carried.get(&lane)?);
+            Some(now.saturating_sub(*before) as f64 / interval.as_secs_f64())
+        };
+        let (lanes, trial) = self.session.ways();
+        let of_udp = lanes.iter().filter(|(_, udp)| *udp).filter_map(|(lane, _)| rate(*lane));
+        let (sum, count) = of_udp.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
+        let udp = (count > 0).then(|| sum / f64::from(count));
+        let tcp = trial.and_then(rate);
+        self.carried = carried;
+        match self.detour.next(Seen { interval, limit, udp, tcp }) {
+            None => {}
+            Some(Step::Begin) => self.session.begin_trial(),
+            Some(Step::End) => self.session.end_trial(false),
+            Some(Step::Switch { udp, tcp }) => {
+                let [udp, tcp] = [udp, tcp].map(|bytes| show_rate(bytes * 8.0));
+                let text = format!(
+                    "a connection over UDP carries {udp}, one over TCP {tcp}: going on over TCP                      (--transport udp keeps to UDP)"
+                );
+                (self.observe)(Event::Note(&text));
+                self.session.end_trial(true);
+            }
+        }
+    }
 }
 
 /// Looks at a running session again and again.
@@ -277,7 +416,10 @@ impl<'a> Watch<'a> {
         let going = &mut self.going;
         going.progress = (self.progress)();
         let facts = self.session.facts();
-        if let Some(path) = self.session.path() {
+        going.tcp_is_better = self.session.way() == Way::Tcp;
+        let path = self.session.path();
+        going.cut_off = path.is_none();
+        if let Some(path) = path {
             going.path = Some(path);
             going.connected.get_or_insert_with(Instant::now);
         }
@@ -344,17 +486,19 @@ fn of_source(source: &Source<'_>) -> Summary {
     }
 }
 
-/// What a sink knows: the rest is known to the source.
-fn of_sink(sink: &Sink<'_>) -> Summary {
-    let (tally, failures, progress) = (sink.tally(), sink.failures(), sink.progress());
+/// What a sink knows: which of its files were moved is known to the source.
+fn of_sink(sink: &Sink<'_>, outcomes: &Outcomes) -> Summary {
+    let (tally, failures) = (sink.tally(), sink.failures());
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     Summary {
         files: tally.files,
         directories: tally.directories,
         symlinks: tally.symlinks,
         bytes: tally.bytes,
-        moved_files: progress.files.saturating_sub(sink.same_files()),
-        same_files: sink.same_files(),
-        moved_bytes: progress.moved,
+        moved_files: read(&outcomes.moved),
+        moved_bytes: read(&outcomes.bytes),
+        resumed_bytes: read(&outcomes.resumed),
+        same_files: read(&outcomes.same),
         deleted: sink.deleted(),
         failed: failures.count,
         failures: failures.first.iter().map(ToString::to_string).collect(),

@@ -5,11 +5,13 @@
 
 pub mod capture;
 pub mod copy;
+pub mod copying;
 pub mod home;
 pub mod path;
 pub mod pattern;
 pub mod process;
 pub mod ran;
+pub mod server;
 pub mod sshd;
 pub mod stock;
 pub mod tap;

@@ -43,7 +43,8 @@ impl Path {
         }
     }
 
-    fn open(&self, mut config: RelayConfig) -> RelayHandle {
+    /// A relay of this configuration, but for what the path does.
+    pub fn open(&self, mut config: RelayConfig) -> RelayHandle {
         (config.forward, config.backward) = (self.link(), self.link());
         config.seed = self.seed;
         Relay::bind(config).and_then(Relay::spawn).expect("a relay")

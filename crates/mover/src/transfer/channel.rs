@@ -49,6 +49,8 @@ struct State {
     generation: u64,
     attached: bool,
     heard: Option<Instant>,
+    /// What was heard last is being dealt with, and nothing else is heard meanwhile.
+    handling: bool,
 }
 
 impl Channel {
@@ -78,9 +80,10 @@ impl Channel {
         self.lock().waiting_bytes > MAX_WAITING
     }
 
-    /// When the peer was last heard on the present connection.
+    /// Since when the peer has said nothing on the present connection; none if it is not listened to.
     pub fn heard(&self) -> Option<Instant> {
-        self.lock().heard
+        let state = self.lock();
+        state.heard.filter(|_| !state.handling)
     }
 
     /// A new connection, to a peer that has received so many frames. Returns its generation, for
@@ -95,6 +98,7 @@ impl Channel {
         state.next = received;
         state.generation += 1;
         state.attached = true;
+        state.handling = false;
         state.heard = Some(Instant::now());
         let generation = state.generation;
         drop(state);
@@ -191,12 +195,19 @@ impl Channel {
             }
             // Counted before it is handled: should the connection break meanwhile, it has been heard.
             state.received += 1;
+            state.handling = true;
             let due = state.received - state.confirmed >= CONFIRM_EACH;
             drop(state);
             if due {
                 self.changed.notify_all();
             }
-            match Message::decode(&frame).map_err(TransferError::from).and_then(&mut *handle) {
+            let handled =
+                Message::decode(&frame).map_err(TransferError::from).and_then(&mut *handle);
+            let mut state = self.lock();
+            state.handling = false;
+            state.heard = state.heard.map(|_| Instant::now());
+            drop(state);
+            match handled {
                 Ok(true) => {}
                 Ok(false) => return Ok(Ok(())),
                 Err(error) => return Ok(Err(error)),

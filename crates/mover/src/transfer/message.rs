@@ -338,16 +338,24 @@ impl Message {
             Message::Failed { text, .. }
             | Message::Note { text, .. }
             | Message::Abort { text, .. } => {
-                let mut end = text.len().min(MAX_TEXT);
-                while !text.is_char_boundary(end) {
-                    end -= 1;
-                }
-                *text = crate::report::printable(&text.as_bytes()[..end]);
+                cut(text);
+                *text = crate::report::printable(text.as_bytes());
+                // What stands for a character may be longer than it.
+                cut(text);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
+}
+
+/// Leaves at most [`MAX_TEXT`] bytes of a text.
+fn cut(text: &mut String) {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
 }
 
 /// What the interfaces of files can express.
@@ -448,6 +456,9 @@ mod tests {
         let Ok(Message::Failed { text, .. }) = decoded(&Message::Failed { entry: 0, text }) else {
             panic!("no message")
         };
-        assert!(text.len() <= 4 * MAX_TEXT && !text.contains('\x1b'));
+        assert!(text.len() <= MAX_TEXT && !text.contains('\x1b'));
+        // One that is handed on comes through as it is.
+        let again = Message::Failed { entry: 0, text };
+        assert_eq!(decoded(&again), Ok(again));
     }
 }

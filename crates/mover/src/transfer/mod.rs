@@ -9,6 +9,7 @@ mod beneath;
 pub mod block;
 pub mod channel;
 pub mod check;
+pub mod detour;
 mod error;
 mod event;
 pub mod journal;

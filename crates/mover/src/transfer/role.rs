@@ -1,5 +1,6 @@
 //! What a side of a transfer does with messages and lanes; [`session`](super::session) drives it.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use super::error::TransferError;
@@ -29,6 +30,9 @@ pub trait Role: Sync {
     ///
     /// Whatever makes it impossible to go on.
     fn connected(&self, yes: bool) -> Result<(), TransferError>;
+
+    /// What each lane has carried that is known to have arrived, bytes; only lanes that are at work.
+    fn carried(&self) -> BTreeMap<u32, u64>;
 
     /// The transfer is over, for whatever reason: whoever waits in [`Role::lane`] returns.
     fn stop(&self);

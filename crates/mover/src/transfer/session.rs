@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use super::channel::Channel;
 use super::error::TransferError;
 use super::event::{Event, Observer};
-use super::link::{Join, Joined, Link, LinkFacts, LinkHandle, Purpose, get, put};
+use super::link::{
+    First, Join, Joined, Link, LinkFacts, LinkHandle, MAX_ORDER, Open, Opened, Purpose, get, put,
+};
 use super::message::{Message, PROTOCOL, Pulse};
 use super::processors::Processors;
 use super::role::{Flow, Lane, LaneEnd, Role};
@@ -31,7 +33,9 @@ const PULSE: Duration = Duration::from_secs(1);
 /// How long the peer may take to hear the last word.
 const LAST_WORD: Duration = Duration::from_secs(3);
 /// A control channel without any sign of life for so long is broken, whatever the transport thinks.
-const SILENCE: Duration = Duration::from_secs(15);
+const SILENCE: Duration = Duration::from_secs(8);
+/// After so long without a first connection there will be none.
+const FIRST: Duration = Duration::from_secs(10);
 /// Between two attempts to connect: doubled from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
@@ -58,15 +62,31 @@ pub enum Links<'a> {
 
 /// Makes connections to the other side, as many as asked for.
 pub trait Dial: Sync {
-    /// Connects and secures, in a bounded time. Called by several threads.
+    /// Connects and secures, in a bounded time, by this way. Called by several threads.
     ///
     /// # Errors
     ///
-    /// Why there is no connection; [`io::ErrorKind::PermissionDenied`] if trying again is no use.
-    fn dial(&self) -> io::Result<Link>;
+    /// Why there is no connection; [`io::ErrorKind::PermissionDenied`] or
+    /// [`io::ErrorKind::NotFound`] if trying again is no use.
+    fn dial(&self, way: Way) -> io::Result<Link>;
 
-    /// The transfer is over: a connection under way is not wanted any more.
+    /// Whether it can use TCP where it would prefer another transport.
+    fn has_choice(&self) -> bool {
+        false
+    }
+
+    /// No more connections are wanted: whoever waits in [`Dial::dial`] returns.
     fn stop(&self) {}
+}
+
+/// Which transports will do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// The best that passes.
+    #[default]
+    Any,
+    /// TCP alone.
+    Tcp,
 }
 
 /// What a running transfer tells of itself.
@@ -95,6 +115,21 @@ struct State {
     ever: bool,
     last_error: String,
     peer: Pulse,
+    /// How connections are made from now on.
+    way: Way,
+    trial: Trial,
+    /// Connections are given up for better ones, which needs not be told.
+    quiet: bool,
+}
+
+/// A lane over TCP beside others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Trial {
+    #[default]
+    None,
+    /// The next lane is to be it.
+    Wanted,
+    Lane(u32),
 }
 
 #[derive(Clone)]
@@ -111,14 +146,88 @@ impl std::fmt::Debug for Handle {
 /// # Errors
 ///
 /// The stream's; [`io::ErrorKind::InvalidData`] for a peer of another version or protocol.
-pub fn greet(link: &mut Link) -> io::Result<Join> {
-    let join: Join = get(&mut *link.reader)?;
-    if join.protocol != PROTOCOL {
-        let text = format!("it speaks version {} of the protocol, not {PROTOCOL}", join.protocol);
-        refuse(link, &text)?;
-        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+pub fn meet(link: &mut Link) -> io::Result<First> {
+    let first: First = get(&mut *link.reader)?;
+    let (First::Join(Join { protocol, .. }) | First::Open(Open { protocol, .. })) = &first;
+    if *protocol == PROTOCOL {
+        return Ok(first);
     }
-    Ok(join)
+    let why = format!("it speaks version {protocol} of the protocol, not {PROTOCOL}");
+    match first {
+        First::Join(_) => refuse(link, &why)?,
+        First::Open(_) => {
+            let reason = AbortReason::Protocol;
+            put(&mut *link.writer, &Opened::No { reason, why: why.clone() })?;
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
+/// The same where nobody may ask for transfers.
+///
+/// # Errors
+///
+/// Those of [`meet`]; [`io::ErrorKind::InvalidData`] for a peer that takes this for a server.
+pub fn greet(link: &mut Link) -> io::Result<Join> {
+    match meet(link)? {
+        First::Join(join) => Ok(join),
+        First::Open(_) => {
+            let why = "this is no server".to_owned();
+            answer(link, &Opened::No { reason: AbortReason::Protocol, why: why.clone() })?;
+            Err(io::Error::new(io::ErrorKind::InvalidData, why))
+        }
+    }
+}
+
+/// Answers one who asks for a transfer.
+///
+/// # Errors
+///
+/// The stream's.
+pub fn answer(link: &mut Link, opened: &Opened) -> io::Result<()> {
+    put(&mut *link.writer, opened)
+}
+
+/// Says what a connection that was made is for. Of a control channel, how many frames the peer has
+/// received on it before.
+///
+/// # Errors
+///
+/// The stream's; [`io::ErrorKind::PermissionDenied`] if the peer refuses, [`io::ErrorKind::NotFound`]
+/// if it knows no such transfer.
+pub fn join(mut link: Link, session: [u8; 16], purpose: Purpose) -> io::Result<(Link, u64)> {
+    put(&mut *link.writer, &First::Join(Join { protocol: PROTOCOL, session, purpose }))?;
+    match get(&mut *link.reader)? {
+        Joined::Yes { received } => Ok((link, received)),
+        Joined::No(why) => {
+            let why = crate::report::printable(why.as_bytes());
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("refused: {why}")))
+        }
+        Joined::Unknown => {
+            let text = "the other side knows nothing of this transfer any more";
+            Err(io::Error::new(io::ErrorKind::NotFound, text))
+        }
+    }
+}
+
+/// Asks a server for a transfer, with an order that it knows how to read. What it answers is safe to
+/// print.
+///
+/// # Errors
+///
+/// The stream's; [`io::ErrorKind::InvalidInput`] if the order is longer than [`MAX_ORDER`].
+pub fn open(link: &mut Link, order: Vec<u8>) -> io::Result<Opened> {
+    if order.len() > MAX_ORDER {
+        let text = "too much for one transfer: name fewer paths or patterns";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    put(&mut *link.writer, &First::Open(Open { protocol: PROTOCOL, order }))?;
+    Ok(match get(&mut *link.reader)? {
+        Opened::No { reason, why } => {
+            Opened::No { reason, why: crate::report::printable(why.as_bytes()) }
+        }
+        yes => yes,
+    })
 }
 
 /// Refuses a connection that was accepted.
@@ -128,6 +237,15 @@ pub fn greet(link: &mut Link) -> io::Result<Join> {
 /// The stream's.
 pub fn refuse(link: &mut Link, why: &str) -> io::Result<()> {
     put(&mut *link.writer, &Joined::No(why.to_owned()))
+}
+
+/// Says that there is no such transfer.
+///
+/// # Errors
+///
+/// The stream's.
+pub fn disown(link: &mut Link) -> io::Result<()> {
+    put(&mut *link.writer, &Joined::Unknown)
 }
 
 impl Session {
@@ -161,6 +279,48 @@ impl Session {
         self.lock().wanted = wanted.clamp(1, MAX_LANES);
         self.channel.say(&Message::Lanes { wanted });
         self.changed.notify_all();
+    }
+
+    /// What lanes there are, and whether they are over UDP; that on trial apart.
+    pub fn ways(&self) -> (Vec<(u32, bool)>, Option<u32>) {
+        let state = self.lock();
+        let lanes = state.lanes.iter().map(|(number, lane)| (*number, lane.0.facts().udp));
+        let trial = match state.trial {
+            Trial::Lane(number) => Some(number),
+            _ => None,
+        };
+        (lanes.filter(|(number, _)| Some(*number) != trial).collect(), trial)
+    }
+
+    /// One lane more, over TCP, to compare it with the others.
+    pub fn begin_trial(&self) {
+        let wanted = {
+            let mut state = self.lock();
+            state.trial = Trial::Wanted;
+            state.wanted
+        };
+        self.want_lanes(wanted + 1);
+    }
+
+    /// It is over, and goes; or all connections are made anew by the same way.
+    pub fn end_trial(&self, switch: bool) {
+        let wanted = {
+            let mut state = self.lock();
+            state.trial = Trial::None;
+            if switch {
+                (state.way, state.quiet) = (Way::Tcp, true);
+            }
+            state.wanted
+        };
+        self.want_lanes(wanted - 1);
+        if switch {
+            self.reconnect();
+        }
+    }
+
+    /// How connections are made.
+    pub fn way(&self) -> Way {
+        self.lock().way
     }
 
     /// Gives all connections up: new ones are made. For a change of transport.
@@ -309,16 +469,23 @@ impl<'a> Driver<'a> {
     {
         let mut pause = RETRY.0;
         while !self.session.is_over() {
-            let dialed = dial.dial().and_then(|link| {
+            let way = self.session.way();
+            let dialed = dial.dial(way).and_then(|link| {
                 let received = self.session.channel.received();
-                self.join(link, Purpose::Control { received })
+                join(link, self.options.session, Purpose::Control { received })
             });
             match dialed {
                 Ok((link, received)) => {
                     pause = RETRY.0;
                     self.control(threads, link, received);
                 }
-                Err(error) => self.failed(&error),
+                Err(error) => {
+                    // What was best may not be there any more.
+                    self.session.lock().way = Way::Any;
+                    if way == Way::Any {
+                        self.failed(&error);
+                    }
+                }
             }
             if !self.session.is_over() {
                 self.pause(pause);
@@ -331,10 +498,12 @@ impl<'a> Driver<'a> {
     fn failed(&self, error: &io::Error) {
         let mut state = self.session.lock();
         state.last_error = error.to_string();
-        let ever = state.ever;
+        // The first connection may be lost while it is introduced, as any other.
+        let never = !state.ever && state.lost.is_some_and(|since| since.elapsed() > FIRST);
         drop(state);
-        let fatal = error.kind() == io::ErrorKind::PermissionDenied;
-        if fatal || !ever {
+        let fatal =
+            matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound);
+        if fatal || never {
             let error = io::Error::new(error.kind(), error.to_string());
             self.session.end(Err(TransferError::Unreachable(error)));
         }
@@ -358,16 +527,24 @@ impl<'a> Driver<'a> {
     fn keep_lane(&self, dial: &dyn Dial) {
         let mut pause = RETRY.0;
         loop {
-            let number = {
+            let (number, way) = {
                 let mut state = self.session.lock();
                 let surplus = state.keepers > state.wanted;
                 if state.over.is_some() || state.control.is_none() || surplus {
                     return;
                 }
                 state.next_lane += 1;
-                state.next_lane
+                let number = state.next_lane;
+                if state.trial == Trial::Wanted {
+                    state.trial = Trial::Lane(number);
+                    (number, Way::Tcp)
+                } else {
+                    (number, state.way)
+                }
             };
-            let dialed = dial.dial().and_then(|link| self.join(link, Purpose::Lane { number }));
+            let dialed = dial
+                .dial(way)
+                .and_then(|link| join(link, self.options.session, Purpose::Lane { number }));
             match dialed {
                 Ok((link, _)) => {
                     pause = RETRY.0;
@@ -379,19 +556,6 @@ impl<'a> Driver<'a> {
             }
             self.pause(pause);
             pause = (pause * 2).min(RETRY.1);
-        }
-    }
-
-    /// Says what a new connection is for.
-    fn join(&self, mut link: Link, purpose: Purpose) -> io::Result<(Link, u64)> {
-        let join = Join { protocol: PROTOCOL, session: self.options.session, purpose };
-        put(&mut *link.writer, &join)?;
-        match get(&mut *link.reader)? {
-            Joined::Yes { received } => Ok((link, received)),
-            Joined::No(why) => {
-                let why = crate::report::printable(why.as_bytes());
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("refused: {why}")))
-            }
         }
     }
 
@@ -432,8 +596,10 @@ impl<'a> Driver<'a> {
             if let Some(old) = state.control.replace(handle.clone()) {
                 old.0.abort();
             }
+            let quiet = std::mem::take(&mut state.quiet);
             if let Some(since) = state.lost.take()
                 && state.ever
+                && !quiet
             {
                 let text = format!(
                     "connected again by {} after {:.1} s",
@@ -480,8 +646,11 @@ impl<'a> Driver<'a> {
         state.lost = Some(Instant::now());
         state.last_error = error.to_string();
         state.lanes.values().for_each(|lane| lane.0.abort());
+        let quiet = state.quiet;
         drop(state);
-        (self.observe)(Event::Note(&format!("connection lost ({error}); trying again")));
+        if !quiet {
+            (self.observe)(Event::Note(&format!("connection lost ({error}); trying again")));
+        }
         if let Err(error) = self.role.connected(false) {
             session.end(Err(error));
         }

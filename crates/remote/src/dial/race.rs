@@ -32,6 +32,13 @@ pub(crate) struct Attempt {
     pub after: Duration,
 }
 
+impl Attempt {
+    /// Whether both are the same way, whenever they begin.
+    pub fn is_as(&self, other: &Attempt) -> bool {
+        (self.kind, self.local, self.peer) == (other.kind, other.local, other.peer)
+    }
+}
+
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} to {}", self.kind, self.peer)?;
@@ -140,7 +147,10 @@ impl<'a> Race<'a> {
                 Ok((attempt, outcome)) => {
                     self.running.retain(|other| *other != attempt);
                     match outcome {
-                        Ok(link) if attempt.kind == Kind::Udp => return Ok((link, attempt)),
+                        // What answered before is as good as UDP.
+                        Ok(link) if attempt.kind == Kind::Udp || attempt.after.is_zero() => {
+                            return Ok((link, attempt));
+                        }
                         Ok(link) if self.second_best.is_none() => {
                             self.second_best = Some((link, attempt));
                         }
@@ -227,7 +237,7 @@ impl Runner {
     fn run(&self, entered: &Entered) -> Outcome {
         let raw = self.connect(entered).map_err(LinkError::Connect)?;
         entered.enter(self.attempt, &raw)?;
-        secure(raw, Role::Client, &self.terms, self.deadline)
+        secure(raw, Role::Client, &self.terms, false, self.deadline)
     }
 
     fn connect(&self, entered: &Entered) -> io::Result<Raw> {
@@ -236,7 +246,12 @@ impl Runner {
         loop {
             // Anew now and then, so that an attempt does not outlive its race for long.
             let time = self.left()?.min(UDP_PATIENCE);
-            let options = self.options.clone().connect_timeout(time).peer_timeout(self.silence);
+            let options = self
+                .options
+                .clone()
+                .connect_timeout(time)
+                .peer_timeout(self.silence)
+                .stranger_memory(crate::STRANGER_MEMORY);
             match endpoint.connect(peer, &options) {
                 Err(error)
                     if error.kind() == ErrorKind::TimedOut

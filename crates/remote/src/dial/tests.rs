@@ -16,7 +16,7 @@ fn dialer(udp: &[&str], tcp: &[&str]) -> Dialer {
 }
 
 fn order(dialer: &Dialer, local: Option<IpAddr>) -> Vec<(String, u128)> {
-    let attempts = dialer.attempts(local);
+    let attempts = dialer.attempts(dialer.config.transport, local);
     attempts.iter().map(|a| (a.to_string(), a.after.as_millis())).collect()
 }
 
@@ -52,7 +52,8 @@ fn each_link_begins_at_its_own_interface() {
 
 #[test]
 fn a_failure_is_told_by_who_came_farthest() {
-    let attempts = dialer(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.1:2"]).attempts(None);
+    let attempts =
+        dialer(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.1:2"]).attempts(Transport::Auto, None);
     let connect = |kind: io::ErrorKind| LinkError::Connect(kind.into());
     let of = |errors: [LinkError; 3]| {
         DialError::of(&attempts.iter().copied().zip(errors).collect::<Vec<_>>())

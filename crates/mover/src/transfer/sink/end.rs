@@ -159,9 +159,6 @@ impl Sink<'_> {
             (inner.size, inner.sparse)
         };
         self.counts.files.fetch_add(1, Ordering::Relaxed);
-        if matches!(outcome, Outcome::Same | Outcome::Kept) {
-            self.counts.same.fetch_add(1, Ordering::Relaxed);
-        }
         self.show(pending);
         if tell {
             self.say(Message::Finished { file: pending.entry });
@@ -197,7 +194,7 @@ impl Sink<'_> {
             }
             subtract(&self.counts.bytes, std::mem::take(&mut inner.counted));
             let before = std::mem::replace(&mut inner.work, Work::Over);
-            (matches!(before, Work::Deciding), inner.size)
+            (matches!(before, Work::Deciding), inner.size())
         };
         lock(&self.gone).add(pending.entry, pending.kind, size);
         if asked {
@@ -212,7 +209,7 @@ impl Sink<'_> {
 
     /// An entry is over and done with.
     pub(super) fn over(&self, pending: &Arc<Pending>, stored: bool) -> Result<(), TransferError> {
-        let (slot, links, again) = {
+        let (slot, links, again, next) = {
             let mut inner = lock(&pending.inner);
             if inner.closed {
                 return Ok(());
@@ -222,7 +219,7 @@ impl Sink<'_> {
                 subtract(&self.counts.extra, extra_bytes(&extra));
             }
             let slot = std::mem::take(&mut inner.slot);
-            (slot, std::mem::take(&mut inner.links), inner.again)
+            (slot, std::mem::take(&mut inner.links), inner.again, inner.next.take())
         };
         lock(&self.files).remove(&pending.entry);
         if !stored && self.settings.hard_links {
@@ -233,6 +230,9 @@ impl Sink<'_> {
         }
         for link in links {
             self.link(&link, pending.entry)?;
+        }
+        if let (true, Some(next)) = (stored, next) {
+            self.begin_again(pending, next)?;
         }
         // One that was over before has been counted then.
         if again { Ok(()) } else { self.entry_over(&pending.place.directory) }
@@ -246,7 +246,7 @@ impl Sink<'_> {
                 self.slow.push(Job::End(at));
                 return Ok(());
             };
-            if self.settings.delete && !at.missing {
+            if self.settings.delete && !at.missing && !at.fresh {
                 // That may take long, and goes on from there.
                 self.slow.push(Job::Directory(at));
                 return Ok(());
@@ -267,6 +267,7 @@ impl Sink<'_> {
     }
 
     fn finish_directory(&self, directory: &Arc<Directory>) {
+        self.sweep(directory);
         self.delete_left(directory);
         self.counts.directories.fetch_sub(1, Ordering::Relaxed);
         let Some(finally) = &directory.finally else { return };
@@ -290,6 +291,18 @@ impl Sink<'_> {
         directory.close();
     }
 
+    /// Removes what an earlier transfer was writing here when it was ended.
+    fn sweep(&self, directory: &Arc<Directory>) {
+        if let Some(dead) = self.dead.get()
+            && !directory.missing
+            && !directory.fresh
+            && let Err(error) = self.directories.get(directory).and_then(|open| dead.sweep(&open))
+        {
+            let path = directory.path();
+            self.note(&format!("{}: not cleaned up: {error}", path.display()));
+        }
+    }
+
     /// Deletes what the source does not have in a directory.
     fn delete_left(&self, directory: &Arc<Directory>) {
         let Some(Left { complete, names }) = lock(&directory.left).take() else { return };
@@ -301,6 +314,7 @@ impl Sink<'_> {
 
     /// Everything is finished: it is made sure of, and confirmed.
     pub(super) fn end_everything(&self, root: &Arc<Directory>) -> Result<(), TransferError> {
+        self.sweep(root);
         self.delete_left(root);
         let (tally, omitted) = {
             let walk = lock(&self.walk);

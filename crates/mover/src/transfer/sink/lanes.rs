@@ -27,7 +27,7 @@ const MAX_ZEROS: u64 = 4 << 20;
 impl Sink<'_> {
     pub(super) fn work_lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
         let mut block = Block::default();
-        let mut reader = lane.reader;
+        let (number, mut reader) = (lane.number, lane.reader);
         loop {
             let more = self.stages.during(Stage::Receive, || block.read_from(&mut reader));
             match more {
@@ -41,6 +41,9 @@ impl Sink<'_> {
             for (piece, data) in block.each() {
                 self.piece(piece, data)?;
                 add(&self.counts.moved, data.len() as u64);
+            }
+            if let Some(carried) = lock(&self.carried).get_mut(&number) {
+                *carried += block.each().map(|(_, data)| data.len() as u64).sum::<u64>();
             }
             self.say(Message::Stored { block: block.number });
         }

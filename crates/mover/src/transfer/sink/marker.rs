@@ -5,6 +5,7 @@
 //! transfer that finds one of another boot doubts the files that have been changed since it was made:
 //! size and time do not tell that they are the same.
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
@@ -14,8 +15,11 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{
     AtFlags, Dir, FlockOperation, Mode, OFlags, Stat, flock, fsync, openat, unlinkat,
 };
+use rustix::io::Errno;
 
 use crate::inode::{self, Kind};
+use crate::temporary;
+use crate::transfer::small::TEMPORARY;
 
 /// The most marks of other transfers that are removed at a time.
 const OTHERS: usize = 1000;
@@ -94,6 +98,16 @@ impl Marks {
         Ok(())
     }
 
+    /// Those among the other transfers that are not alive any more.
+    pub(super) fn dead(&self, root: &OwnedFd) -> Dead {
+        let names = self.others.iter().chain(&self.foreign);
+        let dead = names.filter(|name| {
+            !TEMPORARY.owns(name.as_bytes())
+                && CString::new(name.as_bytes()).is_ok_and(|name| !is_locked(root, &name))
+        });
+        Dead(dead.filter_map(|name| temporary::owner(name.as_bytes())).collect())
+    }
+
     /// Whether a file may have lost what it seems to have.
     #[allow(clippy::unnecessary_cast, reason = "the fields' types differ between architectures")]
     pub(super) fn doubts(&self, stat: &Stat) -> bool {
@@ -108,7 +122,7 @@ impl Marks {
             return Ok(());
         }
         self.failed = true;
-        let name = format!(".farhaul-{:016x}.unsynced", RandomState::new().hash_one(0));
+        let name = TEMPORARY.mark(".unsynced");
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(root, name.as_str(), flags, Mode::RUSR | Mode::WUSR)?);
@@ -138,6 +152,37 @@ impl Marks {
             let _ = remove_dead(root, &name);
         }
     }
+}
+
+/// Transfers that were ended before they could clean up after themselves.
+#[derive(Debug, Default)]
+pub(super) struct Dead(Vec<u64>);
+
+impl Dead {
+    /// Removes from a directory what they were writing at their end. What is locked is in use.
+    pub(super) fn sweep(&self, directory: &OwnedFd) -> io::Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        for entry in Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let bytes = name.to_bytes();
+            let owner = temporary::owner(bytes).filter(|_| bytes.ends_with(b".part"));
+            if owner.is_some_and(|owner| self.0.contains(&owner)) && !is_locked(directory, name) {
+                // Another transfer may sweep as well.
+                let _ = unlinkat(directory, name, AtFlags::empty());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether somebody holds the lock of a file. What is no file has none.
+fn is_locked(directory: &OwnedFd, name: &CStr) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = openat(directory, name, flags, Mode::empty()) else { return false };
+    flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
 }
 
 /// Removes the mark of a transfer that is not alive.
@@ -207,6 +252,30 @@ mod tests {
         drop(other);
         Marks::find(&root).unwrap().remove(&root, false);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_the_dead_were_writing_is_swept_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let root: OwnedFd = File::open(dir.path()).unwrap().into();
+        let write = |name: &str| File::create(dir.path().join(name)).unwrap();
+        write(".farhaul-0000000000000001-0.unsynced");
+        let alive = write(".farhaul-0000000000000002-0.unsynced");
+        flock(&alive, FlockOperation::NonBlockingLockExclusive).unwrap();
+        write(".farhaul-0000000000000001-1f.part");
+        let kept = [
+            ".farhaul-0000000000000002-1.part",
+            ".farhaul-0000000000000003-1.part",
+            ".farhaul-0000000000000001-1.journal",
+            ".farhaul-0000000000000001-2.part",
+            ".farhaul-0000000000000001.part",
+            "file",
+        ];
+        let in_use: Vec<File> = kept.iter().map(|name| write(name)).collect();
+        flock(&in_use[3], FlockOperation::NonBlockingLockExclusive).unwrap();
+        Marks::find(&root).unwrap().dead(&root).sweep(&root).unwrap();
+        assert!(kept.iter().all(|name| dir.path().join(name).exists()));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), kept.len() + 2);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The side that writes: it places what the source announces, and says what it wants of it.
 //!
 //! Messages are handled in order, and never wait for anything long; lanes write what they bring at
-//! once, each on its own; what takes long is done by [`Sink::work`]. Every entry under way is a
-//! `Pending` (`entry.rs`) with a lock of its own, which nobody holds while a file is read or
-//! written. A directory is finished when all in it is, and so at last is the transfer.
+//! once, each on its own; what takes long is done by [`Sink::work`]. Every entry under way has a lock
+//! of its own, which nobody holds while a file is read or written. A directory is finished when all
+//! in it is, and so at last is the transfer.
 //!
 //! What a peer may say is bounded: how many entries are unfinished, how many files are open, what is
 //! remembered of names. All paths are one checked [name](crate::name::Name) in an open directory.
@@ -26,7 +26,7 @@ mod trouble;
 mod verdict;
 mod workers;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -41,7 +41,7 @@ use self::announce::Walk;
 use self::attributes::Policy;
 use self::entry::{Gone, Pending, Recent, SLOTS, Slots, Work};
 use self::links::Links;
-use self::marker::Marks;
+use self::marker::{Dead, Marks};
 use self::names::Naming;
 pub use self::options::{Existing, Preserve, SinkOptions, SinkTarget};
 use self::stream::Standard;
@@ -88,11 +88,15 @@ pub struct Sink<'a> {
     root: OnceLock<Arc<Directory>>,
     links: Mutex<Links>,
     marks: Mutex<Marks>,
+    /// Earlier transfers to this target, after which it is cleaned up.
+    dead: OnceLock<Dead>,
     /// An attempt has been made to leave one.
     marked: AtomicBool,
     /// One directory of every file system that is written to.
     devices: Mutex<Vec<(u64, Arc<OwnedFd>)>>,
     /// Where standard output is the target.
+    /// What lanes at work have brought, bytes.
+    carried: Mutex<BTreeMap<u32, u64>>,
     standard: Option<Arc<Standard>>,
     /// What takes little time, and what may take much.
     quick: Queue<Job>,
@@ -127,8 +131,6 @@ struct Settings {
 #[derive(Debug, Default)]
 struct Counts {
     files: AtomicU64,
-    /// Of these, those that were there.
-    same: AtomicU64,
     bytes: AtomicU64,
     moved: AtomicU64,
     deleted: AtomicU64,
@@ -255,6 +257,7 @@ impl<'a> Sink<'a> {
             root: OnceLock::new(),
             links: Mutex::default(),
             marks: Mutex::new(Marks::none()),
+            dead: OnceLock::new(),
             marked: AtomicBool::new(false),
             devices: Mutex::default(),
             standard,
@@ -264,6 +267,7 @@ impl<'a> Sink<'a> {
             failures: Mutex::default(),
             current: Mutex::default(),
             fatal: Mutex::default(),
+            carried: Mutex::default(),
             connected: AtomicBool::new(true),
             stopped: AtomicBool::new(false),
         };
@@ -338,11 +342,6 @@ impl<'a> Sink<'a> {
     /// Entries that were deleted, or in a dry run would be.
     pub fn deleted(&self) -> u64 {
         self.counts.deleted.load(Ordering::Relaxed)
-    }
-
-    /// Files that were there, or were to stay.
-    pub fn same_files(&self) -> u64 {
-        self.counts.same.load(Ordering::Relaxed)
     }
 
     /// What was announced so far.
@@ -432,7 +431,15 @@ impl Role for Sink<'_> {
     }
 
     fn lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
-        self.work_lane(lane)
+        let number = lane.number;
+        lock(&self.carried).insert(number, 0);
+        let worked = self.work_lane(lane);
+        lock(&self.carried).remove(&number);
+        worked
+    }
+
+    fn carried(&self) -> BTreeMap<u32, u64> {
+        lock(&self.carried).clone()
     }
 
     fn connected(&self, yes: bool) -> Result<(), TransferError> {

@@ -232,6 +232,8 @@ pub(super) struct NewFile {
 impl NewFile {
     pub(super) fn new(directory: Arc<OwnedFd>) -> io::Result<Self> {
         let (temporary, file) = TEMPORARY.make(|temporary| place::create(&directory, temporary))?;
+        // It may take long: nobody is to take it for what a dead transfer has left.
+        let _ = place::lock(&file);
         Ok(NewFile { directory, temporary, file, kept: false })
     }
 

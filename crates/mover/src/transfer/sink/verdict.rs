@@ -18,6 +18,7 @@ use super::{Job, Sink, attributes, lock};
 use crate::digest::Digest;
 use crate::inode;
 use crate::name::Name;
+use crate::report::printable;
 use crate::transfer::error::TransferError;
 use crate::transfer::event::Outcome;
 use crate::transfer::message::{MAX_NODES, Message, Skip, Verdict};
@@ -53,8 +54,10 @@ enum Choice {
 impl Sink<'_> {
     /// Decides on a file that comes, or comes anew.
     pub(super) fn decide(&self, pending: &Arc<Pending>) -> Result<(), TransferError> {
-        if self.standard.is_some() {
-            return self.want(pending, None);
+        match (&self.standard, self.settings.dry_run) {
+            (Some(_), true) => return self.take(pending),
+            (Some(_), false) => return self.want(pending, None),
+            _ => {}
         }
         match self.choose(pending) {
             Ok(Choice::Take(before)) => {
@@ -327,6 +330,7 @@ impl Sink<'_> {
     /// Opens the partial file; bytes and subtrees that an earlier transfer has left.
     pub(super) fn open_part(&self, pending: &Pending) -> io::Result<(Work, u64, Vec<Node>)> {
         let place = &pending.place;
+        self.mark();
         let directory = self.directories.get(&place.directory)?;
         let name = Name::new(&place.name).map_err(io::Error::other)?;
         let identity = lock(&pending.inner).identity(self.settings.verify);
@@ -344,9 +348,8 @@ impl Sink<'_> {
         if let Opened::Resumed { reread, .. } = opened
             && reread > 0
         {
-            let path = place.path();
-            let text = format!("{}: {reread} bytes were read again to be sure", path.display());
-            self.note(&text);
+            let path = printable(place.path().as_os_str().as_encoded_bytes());
+            self.note(&format!("{path}: {reread} bytes were read again to be sure"));
         }
         Ok((Work::Part(Arc::new(part)), resumed, have))
     }

@@ -4,7 +4,7 @@
 //! Pure bookkeeping: it reads no file and knows no connection. Files between announcement and end are
 //! here, and no others, so that memory does not grow with the tree.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,12 +132,16 @@ pub(super) struct Desk {
     files: BTreeMap<u64, Pending>,
     compare: VecDeque<(u64, Digest)>,
     small_next: VecDeque<u64>,
+    /// Small files that did not arrive as they were read: their block does not end them.
+    damaged: BTreeSet<u64>,
     /// Chunks to be sent again.
     again: VecDeque<(u64, u64)>,
     large_next: VecDeque<u64>,
     /// Large files that are open.
     open: usize,
     blocks: BTreeMap<u64, Sent>,
+    /// Bytes of the blocks that were confirmed, by lane.
+    carried: BTreeMap<u32, u64>,
     next_block: u64,
     verify: bool,
 }
@@ -145,6 +149,7 @@ pub(super) struct Desk {
 #[derive(Debug)]
 struct Sent {
     lane: u32,
+    bytes: u64,
     /// Entry, version, chunk; none: the whole file, with its digest.
     pieces: Vec<(u64, u8, Option<u64>, Digest)>,
 }
@@ -379,6 +384,7 @@ impl Desk {
 
     /// A block with these pieces leaves over a lane; its number is that of [`Desk::number`].
     pub(super) fn sent(&mut self, number: u64, lane: u32, pieces: &[Piece]) {
+        let bytes = pieces.iter().map(|piece| u64::from(piece.length)).sum();
         let pieces = pieces
             .iter()
             .map(|piece| {
@@ -386,7 +392,7 @@ impl Desk {
                 (piece.entry, piece.version, chunk, piece.hash)
             })
             .collect();
-        self.blocks.insert(number, Sent { lane, pieces });
+        self.blocks.insert(number, Sent { lane, bytes, pieces });
     }
 
     /// A number for a block.
@@ -398,15 +404,35 @@ impl Desk {
     /// The sink has dealt with a block: the small files in it are over.
     pub(super) fn stored(&mut self, number: u64) -> Vec<Over> {
         let Some(sent) = self.blocks.remove(&number) else { return Vec::new() };
+        if let Some(carried) = self.carried.get_mut(&sent.lane) {
+            *carried += sent.bytes;
+        }
         let mut over = Vec::new();
         for (file, version, chunk, digest) in sent.pieces {
             let Some(pending) = self.files.get(&file) else { continue };
             if chunk.is_none() && pending.version == version {
+                if self.damaged.remove(&file) {
+                    self.small_next.push_front(file);
+                    continue;
+                }
                 let digest = self.verify.then_some(digest);
                 over.extend(self.remove(file, digest));
             }
         }
         over
+    }
+
+    /// A lane begins, or is over.
+    pub(super) fn lane_works(&mut self, lane: u32, yes: bool) {
+        match yes {
+            true => drop(self.carried.insert(lane, 0)),
+            false => drop(self.carried.remove(&lane)),
+        }
+    }
+
+    /// What lanes at work have carried, bytes.
+    pub(super) fn carried(&self) -> BTreeMap<u32, u64> {
+        self.carried.clone()
     }
 
     /// A lane has broken: what it carried and was not confirmed is sent again.
@@ -431,7 +457,7 @@ impl Desk {
     /// The sink wants a chunk again.
     pub(super) fn damaged(&mut self, file: u64, chunk: u64) {
         match self.files.get(&file).map(|pending| &pending.phase) {
-            Some(Phase::Small) => self.small_next.push_front(file),
+            Some(Phase::Small) => drop(self.damaged.insert(file)),
             Some(Phase::Large(large)) if chunk < large.tree.chunks() => {
                 self.again.push_back((file, chunk));
             }

@@ -9,6 +9,7 @@ mod opened;
 mod options;
 mod stream;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -379,7 +380,15 @@ impl Source<'_> {
     }
 
     fn differs(&self, file: u64) {
-        self.lock().desk.differs(file);
+        let mut state = self.lock();
+        if self.options.dry_run {
+            if let Some(over) = state.desk.remove(file, None) {
+                self.finished(state, over, Outcome::Moved { resumed: 0 });
+            }
+            return;
+        }
+        state.desk.differs(file);
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -504,8 +513,11 @@ impl Role for Source<'_> {
 
     fn lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
         let number = lane.number;
+        self.lock().desk.lane_works(number, true);
         let worked = lanes::work(self, lane);
-        if worked.is_err() {
+        self.lock().desk.lane_works(number, false);
+        // Also of one that ended well: who confirms its last blocks may not be reached any more.
+        if !self.is_stopped() {
             let mut state = self.lock();
             state.desk.lane_broke(number);
             drop(state);
@@ -519,6 +531,10 @@ impl Role for Source<'_> {
 
     fn connected(&self, _yes: bool) -> Result<(), TransferError> {
         Ok(())
+    }
+
+    fn carried(&self) -> BTreeMap<u32, u64> {
+        self.lock().desk.carried()
     }
 
     fn stop(&self) {

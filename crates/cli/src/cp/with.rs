@@ -1,0 +1,293 @@
+//! A copy between this host and another, whose side an agent runs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::TryRecvError;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use farhaul_mover::Cancel;
+use farhaul_mover::transfer::TransferError;
+use farhaul_mover::transfer::session::Links;
+use farhaul_remote::bootstrap::{Hello, fresh};
+use farhaul_remote::{
+    DialConfig, Dialer, Received, Remote, SshCommand, SshError, Terms as LinkTerms, Transport,
+};
+use farhaul_secure::Trust;
+
+use super::agent::Command;
+use super::job::{Job, Told};
+use super::links::Dialing;
+use super::report::Summary;
+use super::show::{Show, progress_line};
+use super::side::{self, Finished, Going, Surroundings, Wish};
+use super::{END, LastWord, Plan, bound, cancel_on_interrupt, refused};
+use crate::agent::Task;
+use crate::exit::{Failed, INTERRUPTED, Usage};
+use crate::interrupt::{self, Stop};
+
+/// An agent whose ssh has ended and that has not been reached for so long has ended as well.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// So often an agent is started again without having brought anything.
+const TRIES: u32 = 3;
+/// Between two attempts to start one again: doubled from the first to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+/// How often it is looked whether the user has interrupted.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Copies. An agent that ends before its time is started again: the new one goes on where it was.
+pub fn run(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finished> {
+    plan.warn(show);
+    let stop = interrupt::stop_flag();
+    let mut far = Far::start(plan, host, sending, &stop).map_err(refused)?;
+    let mut before = Summary::default();
+    let mut in_vain = 0;
+    // What has been read of a stream, or written to one, is not there any more.
+    let streams = plan.source.stream || plan.sink.stream;
+    loop {
+        let (mut finished, gone) = far.copy(plan, host, sending, show)?;
+        add(&mut finished.summary, &before);
+        in_vain = if finished.going.progress.moved > 0 { 0 } else { in_vain + 1 };
+        if !gone || streams || in_vain >= TRIES || stop.load(Ordering::Relaxed) {
+            return Ok(finished);
+        }
+        show.note(&format!("farhaul on {host} has ended before its time: starting it again"));
+        before = finished.summary;
+        show.begin_again();
+        far = start_again(plan, host, sending, &stop)?;
+    }
+}
+
+/// Adds what agents have done that are gone.
+fn add(summary: &mut Summary, before: &Summary) {
+    summary.moved_files += before.moved_files;
+    summary.moved_bytes += before.moved_bytes;
+    summary.deleted += before.deleted;
+    summary.same_files = summary.same_files.saturating_sub(before.moved_files);
+    // What they had moved of a file in part is either.
+    let rest = summary.bytes.saturating_sub(summary.moved_bytes);
+    summary.resumed_bytes = summary.resumed_bytes.min(rest);
+}
+
+/// Starts another agent, as long as an outage may take.
+fn start_again(plan: &Plan, host: &str, sending: bool, stop: &Stop) -> Result<Far> {
+    let until = Instant::now() + plan.settings.outage.value;
+    let mut pause = PAUSE.0;
+    loop {
+        match Far::start(plan, host, sending, stop) {
+            Ok(far) => return Ok(far),
+            Err(SshError::Failed(_) | SshError::NoGreeting { .. }) if Instant::now() < until => {}
+            Err(error) => return Err(refused(error)),
+        }
+        let next = (Instant::now() + pause).min(until);
+        while Instant::now() < next && !stop.load(Ordering::Relaxed) {
+            thread::sleep(LOOK);
+        }
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+/// The far side, as far as this one knows it.
+struct Far {
+    remote: Remote,
+    hello: Hello,
+    terms: LinkTerms,
+    /// Where it may be dialed over UDT and over TCP.
+    candidates: (Vec<SocketAddr>, Vec<SocketAddr>),
+    ended: Option<LastWord>,
+    /// There is no ssh any more.
+    closed: bool,
+    /// Since when there has been neither ssh nor a connection.
+    alone: Option<Instant>,
+    given_up: bool,
+}
+
+impl Far {
+    fn start(plan: &Plan, host: &str, sending: bool, stop: &AtomicBool) -> Result<Self, SshError> {
+        let internal = |why: String| SshError::Agent { host: host.to_owned(), code: 1, text: why };
+        let (identity, secret, session) = fresh().map_err(|error| internal(error.to_string()))?;
+        let job = match sending {
+            true => Job::Sink(plan.sink.clone()),
+            false => Job::Source(plan.source.clone()),
+        };
+        let task = serde_json::to_value(Task::Copy(Box::new(plan.order(job, false))));
+        let task = task.map_err(|error| internal(error.to_string()))?;
+        let mut hello = Hello::new(Some(identity.public_key()), secret, session, task);
+        hello.plain = plan.terms.plain;
+        hello.transport = plan.transport();
+        let command = SshCommand::parse(&plan.settings.ssh.value)?;
+        let remote_farhaul = &plan.settings.remote_farhaul.value;
+        let remote = Remote::start(&command, host, remote_farhaul, &hello, stop)?;
+        let key = remote.greeting().key.ok_or_else(|| internal("it has no key".into()))?;
+        let terms = LinkTerms {
+            identity,
+            trust: Trust::Only(key),
+            context: hello.context(),
+            plain: plan.terms.plain,
+        };
+        let candidates = remote.candidates();
+        let (ended, closed, alone, given_up) = (None, false, None, false);
+        Ok(Far { remote, hello, terms, candidates, ended, closed, alone, given_up })
+    }
+
+    /// Does this side's part; whether the far side has ended before its time.
+    fn copy(
+        mut self,
+        plan: &Plan,
+        host: &str,
+        sending: bool,
+        show: &Show,
+    ) -> Result<(Finished, bool)> {
+        let (udp, tcp) = self.candidates.clone();
+        let mut config = DialConfig::new(udp, tcp, self.terms.clone());
+        config.transport = plan.transport();
+        config.bind = bound(&plan.settings.bind.value)?;
+        config.options = plan.terms.transport().map_err(Usage)?;
+        let cancel = Cancel::default();
+        let stop = Arc::new(AtomicBool::new(false));
+        let _registered = cancel_on_interrupt(&cancel, Some(&stop));
+        let dialing = Dialing::new(Dialer::new(config), Arc::clone(&stop));
+        let ours = match sending {
+            true => Job::Source(plan.source.clone()),
+            false => Job::Sink(plan.sink.clone()),
+        };
+        let mut path = None;
+        let mut finished = side::run(
+            &ours,
+            &plan.terms,
+            Links::Dial(&dialing),
+            Surroundings {
+                session: self.hello.session.0,
+                cancel,
+                observe: &|event| show.event(&event),
+                show: &mut |going| {
+                    if going.path != path {
+                        say_way(plan, show, path.as_deref(), going);
+                        path.clone_from(&going.path);
+                    }
+                    show.progress(&progress_line(going));
+                    self.heed(going, host, &stop)
+                },
+                service: None,
+            },
+        );
+        if finished.result.is_err() {
+            // It may wait for connections. If it has gone, it needs no word.
+            let _ = self.remote.sender().send(&Command::Stop);
+        }
+        // The far side's own word, if it has one: it knows why it could not go on.
+        if finished.result.is_err() || !sending {
+            self.wait_end();
+        }
+        let gone = self.closed
+            && self.ended.is_none()
+            && match &finished.result {
+                Err(TransferError::Lost { .. }) => true,
+                Err(TransferError::Unreachable(error)) => {
+                    error.kind() != std::io::ErrorKind::PermissionDenied
+                }
+                _ => false,
+            };
+        if let Some((summary, error)) = self.ended.take() {
+            // Whether there was nobody, or somebody else, to connect to.
+            let unreached = match &finished.result {
+                Err(error @ TransferError::Unreachable(_)) => error.exit_code() != 3,
+                result => matches!(result, Err(TransferError::Lost { .. })),
+            };
+            if unreached
+                && let Some((code, text)) = error
+                && code != INTERRUPTED
+            {
+                return Err(Failed { code, message: format!("{host}: {text}") }.into());
+            }
+            if !sending {
+                // The source knows what was moved and what was there; failures it words from its side.
+                let failures = std::mem::take(&mut finished.summary.failures);
+                finished.summary = Summary { failures, ..summary };
+            }
+        }
+        self.remote.close(END);
+        Ok((finished, gone))
+    }
+
+    /// Hears what it has to say; what follows from that.
+    fn heed(&mut self, going: &Going, host: &str, stop: &AtomicBool) -> Wish {
+        let before = self.closed;
+        self.look();
+        let failed = self.ended.as_ref().is_some_and(|(_, error)| error.is_some());
+        if self.given_up || (failed && going.path.is_none()) {
+            // There is nobody to connect to. Whoever still dials need not.
+            stop.store(true, Ordering::Relaxed);
+        }
+        if !self.closed || self.ended.is_some() || self.given_up {
+            return Wish::None;
+        }
+        if !before {
+            // If only ssh has gone, there are connections again at once.
+            return Wish::Reconnect;
+        }
+        if !going.cut_off {
+            self.alone = None;
+            return Wish::None;
+        }
+        if self.alone.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+            return Wish::None;
+        }
+        self.given_up = true;
+        let why = format!("farhaul on {host} has ended before its time");
+        Wish::End(TransferError::Lost { after: PATIENCE, why })
+    }
+
+    fn look(&mut self) {
+        loop {
+            match self.remote.received().try_recv() {
+                Ok(received) => self.take(received),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.closed = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, received: Received) {
+        match received {
+            Received::Message(value) => {
+                if let Ok(Told::End { summary, error }) = serde_json::from_value(value) {
+                    self.ended = Some((*summary, error));
+                }
+            }
+            Received::Closed(_) => self.closed = true,
+        }
+    }
+
+    /// Waits a moment for its last word.
+    fn wait_end(&mut self) {
+        let deadline = Instant::now() + END;
+        while self.ended.is_none() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.remote.received().recv_timeout(left) {
+                Ok(received) => self.take(received),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Tells which way data goes, where that is not the one hoped for.
+pub fn say_way(plan: &Plan, show: &Show, before: Option<&str>, going: &Going) {
+    let Some(now) = &going.path else { return };
+    if going.tcp_is_better {
+        return; // which has been told
+    }
+    let tcp = now.starts_with("TCP");
+    let was_tcp = before.is_some_and(|before| before.starts_with("TCP"));
+    if tcp && !was_tcp && plan.transport() == Transport::Auto {
+        show.note(&format!("UDP does not pass: going on over TCP ({now})"));
+    } else if !tcp && was_tcp {
+        show.note(&format!("UDP passes again: going on over it ({now})"));
+    }
+}

@@ -1,0 +1,184 @@
+//! Whether TCP would carry more than UDP does: tried beside it while a transfer runs.
+//!
+//! Some paths hold UDP back, or drop it beyond a rate, and let TCP pass. One lane over TCP beside the
+//! others shows it.
+
+use std::time::Duration;
+
+use super::limit::Limit;
+
+/// The path must have been the limit for so long before anything is tried.
+const PATIENCE: Duration = Duration::from_secs(6);
+/// A connection over TCP must be there by then.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Over so long the two are compared, once the first interval is over.
+const SPAN: Duration = Duration::from_secs(4);
+/// TCP must bring so many times as much.
+const WORTH: f64 = 1.5;
+/// After a trial that was of no use the next one waits: doubled from the first to the second.
+const REST: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
+
+/// What was seen in an interval.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// How long it was.
+    pub interval: Duration,
+    /// What limited the transfer.
+    pub limit: Limit,
+    /// What a lane over UDP carried, bytes/s; none: there is none.
+    pub udp: Option<f64>,
+    /// What the lane on trial carried, bytes/s; none: there is none.
+    pub tcp: Option<f64>,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// One lane more, over TCP.
+    Begin,
+    /// It goes again.
+    End,
+    /// Everything over TCP; what a lane of each carried, bytes/s.
+    Switch {
+        /// Over UDP.
+        udp: f64,
+        /// Over TCP.
+        tcp: f64,
+    },
+}
+
+/// Decides when to try, and what came of it.
+#[derive(Debug)]
+pub struct Detour {
+    limited: Duration,
+    rest: Duration,
+    next_rest: Duration,
+    trial: Option<Trial>,
+}
+
+#[derive(Debug, Default)]
+struct Trial {
+    waited: Duration,
+    /// The first interval tells of the beginning of a connection.
+    settled: bool,
+    span: Duration,
+    udp: f64,
+    tcp: f64,
+}
+
+impl Default for Detour {
+    fn default() -> Self {
+        let (limited, rest) = (Duration::ZERO, Duration::ZERO);
+        Detour { limited, rest, next_rest: REST.0, trial: None }
+    }
+}
+
+impl Detour {
+    /// Whether a trial is going on.
+    pub fn is_trying(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    /// What is to be done after an interval; none: nothing.
+    pub fn next(&mut self, seen: Seen) -> Option<Step> {
+        let Some(trial) = &mut self.trial else {
+            self.rest = self.rest.saturating_sub(seen.interval);
+            let by_path = matches!(seen.limit, Limit::NetworkRate | Limit::NetworkLoss);
+            match by_path && seen.udp.is_some() {
+                true => self.limited += seen.interval,
+                false => self.limited = Duration::ZERO,
+            }
+            if self.limited < PATIENCE || !self.rest.is_zero() {
+                return None;
+            }
+            self.trial = Some(Trial::default());
+            return Some(Step::Begin);
+        };
+        let (Some(udp), Some(tcp)) = (seen.udp, seen.tcp) else {
+            trial.waited += seen.interval;
+            return if trial.waited >= CONNECT { self.in_vain() } else { None };
+        };
+        if !std::mem::replace(&mut trial.settled, true) {
+            return None;
+        }
+        let seconds = seen.interval.as_secs_f64();
+        trial.udp += udp * seconds;
+        trial.tcp += tcp * seconds;
+        trial.span += seen.interval;
+        if trial.span < SPAN {
+            return None;
+        }
+        let (udp, tcp, span) = (trial.udp, trial.tcp, trial.span.as_secs_f64());
+        if tcp <= 0.0 || tcp < udp * WORTH {
+            return self.in_vain();
+        }
+        self.trial = None;
+        self.limited = Duration::ZERO;
+        Some(Step::Switch { udp: udp / span, tcp: tcp / span })
+    }
+
+    fn in_vain(&mut self) -> Option<Step> {
+        self.trial = None;
+        self.limited = Duration::ZERO;
+        self.rest = self.next_rest;
+        self.next_rest = (self.next_rest * 2).min(REST.1);
+        Some(Step::End)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_secs(2);
+
+    /// When what was done, in steps, on a path that carries so much on a lane of each.
+    fn steps(udp: f64, tcp: Option<f64>, limit: Limit, count: usize) -> Vec<(usize, Step)> {
+        let mut detour = Detour::default();
+        let mut done = Vec::new();
+        for at in 0..count {
+            let tcp = tcp.filter(|_| detour.is_trying());
+            let seen = Seen { interval: STEP, limit, udp: Some(udp), tcp };
+            done.extend(detour.next(seen).map(|step| (at, step)));
+            if matches!(done.last(), Some((_, Step::Switch { .. }))) {
+                break;
+            }
+        }
+        done
+    }
+
+    #[test]
+    fn where_tcp_carries_more_everything_goes_there() {
+        let switch = Step::Switch { udp: 10.0, tcp: 15.0 };
+        let expected = [(2, Step::Begin), (5, switch)];
+        assert_eq!(steps(10.0, Some(15.0), Limit::NetworkLoss, 20), expected);
+        let nothing_passes = Step::Switch { udp: 0.0, tcp: 1.0 };
+        let done = steps(0.0, Some(1.0), Limit::NetworkRate, 20);
+        assert_eq!(done.last(), Some(&(5, nothing_passes)));
+    }
+
+    #[test]
+    fn elsewhere_it_is_tried_rarely() {
+        for tcp in [Some(14.0), Some(0.0), None] {
+            let done = steps(10.0, tcp, Limit::NetworkRate, 300);
+            let begun: Vec<usize> =
+                done.iter().filter(|(_, step)| *step == Step::Begin).map(|(at, _)| *at).collect();
+            assert_eq!(done.len(), 2 * begun.len(), "each ends: {done:?}");
+            assert!((3..=5).contains(&begun.len()), "{begun:?}");
+            assert!(begun.windows(2).all(|two| two[1] - two[0] > 30), "{begun:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_not_tried_where_the_path_is_not_the_limit() {
+        for limit in [Limit::SourceDisk, Limit::RateLimit, Limit::SenderProcessor, Limit::Unknown] {
+            assert_eq!(steps(10.0, Some(100.0), limit, 100), []);
+        }
+        let mut detour = Detour::default();
+        for at in 0..100 {
+            let limit = if at % 3 == 0 { Limit::SourceDisk } else { Limit::NetworkRate };
+            let seen = Seen { interval: STEP, limit, udp: Some(1.0), tcp: None };
+            assert_eq!(detour.next(seen), None, "now and then is not all the time");
+        }
+    }
+}
