@@ -290,7 +290,8 @@ impl Compared<'_> {
             Some(Step::Switch { udp, tcp }) => {
                 let [udp, tcp] = [udp, tcp].map(|bytes| show_rate(bytes * 8.0));
                 let text = format!(
-                    "a connection over UDP carries {udp}, one over TCP {tcp}: going on over TCP                      (--transport udp keeps to UDP)"
+                    "a connection over UDP carries {udp}, one over TCP {tcp}: going on over TCP \
+                     (--transport udp keeps to UDP)"
                 );
                 (self.observe)(Event::Note(&text));
                 self.session.end_trial(true);

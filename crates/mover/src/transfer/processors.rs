@@ -10,8 +10,8 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Processors {
     at: Instant,
-    /// Nanoseconds that each thread has run or waited to.
-    threads: HashMap<u64, u64>,
+    /// Nanoseconds that each thread has run, and waited to.
+    threads: HashMap<u64, (u64, u64)>,
     /// Where the system does not tell of threads: time in use of all processors, and all time.
     host: (u64, u64),
 }
@@ -32,8 +32,9 @@ impl Processors {
         if now.is_empty() {
             return self.busy_host();
         }
-        let spent = now.iter().map(|(thread, time)| {
-            time.saturating_sub(self.threads.get(thread).copied().unwrap_or(0))
+        let spent = now.iter().map(|(thread, (run, wait))| {
+            let before = self.threads.get(thread).copied().unwrap_or_default();
+            wanted(run.saturating_sub(before.0), wait.saturating_sub(before.1))
         });
         let share = spent.max().unwrap_or(0) as f64 / passed.as_nanos().max(1) as f64;
         self.threads = now;
@@ -60,8 +61,15 @@ impl Default for Processors {
     }
 }
 
-/// The time that each thread of this process has run or waited to, ns; none where nobody tells.
-fn threads() -> HashMap<u64, u64> {
+/// Time for which a thread wanted a processor. One that is woken often and computes little waits, too,
+/// when the machine is busy, and nothing would be faster without that: waiting counts up to a multiple
+/// of computing.
+fn wanted(run: u64, wait: u64) -> u64 {
+    run.saturating_add(wait.min(run.saturating_mul(10)))
+}
+
+/// The time that each thread of this process has run, and waited to, ns; none where nobody tells.
+fn threads() -> HashMap<u64, (u64, u64)> {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return HashMap::new() };
     tasks
         .flatten()
@@ -69,15 +77,15 @@ fn threads() -> HashMap<u64, u64> {
             let thread = task.file_name().to_str()?.parse().ok()?;
             // One that has just ended does not matter any more.
             let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            Some((thread, wanted(&text)?))
+            Some((thread, run_and_wait(&text)?))
         })
         .collect()
 }
 
-/// Time running and time waiting for a processor, together (proc-pid schedstat).
-fn wanted(text: &str) -> Option<u64> {
+/// Time running and time waiting for a processor (proc-pid schedstat).
+fn run_and_wait(text: &str) -> Option<(u64, u64)> {
     let mut times = text.split_ascii_whitespace().map(str::parse::<u64>);
-    times.next()?.ok()?.checked_add(times.next()?.ok()?)
+    Some((times.next()?.ok()?, times.next()?.ok()?))
 }
 
 /// Time in use and all time, from the first line of `/proc/stat` (proc(5)).
@@ -111,10 +119,12 @@ mod tests {
 
     #[test]
     fn waiting_for_a_processor_counts() {
-        assert_eq!(wanted("100 20 3\n"), Some(120));
+        assert_eq!(run_and_wait("100 20 3\n"), Some((100, 20)));
         for bad in ["", "1", "x 2 3", "1 y"] {
-            assert_eq!(wanted(bad), None, "{bad}");
+            assert_eq!(run_and_wait(bad), None, "{bad}");
         }
+        assert_eq!(wanted(10, 80), 90, "it was starved");
+        assert_eq!(wanted(1, 80), 11, "it had next to nothing to do");
     }
 
     #[test]
