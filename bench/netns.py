@@ -28,8 +28,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(name):
-    """Moves the calling thread (in a forked child: the process) into the namespace."""
-    descriptor = os.open(f"/run/netns/{name}", os.O_RDONLY)
+    """Moves the calling thread (in a forked child: the process) into the namespace, given by its
+    name or by the path of its file."""
+    descriptor = os.open(os.path.join("/run/netns", name), os.O_RDONLY)
     try:
         if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), f"setns {name}")

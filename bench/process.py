@@ -22,16 +22,18 @@ class Failed(Exception):
 class Process:
     """A child with its output in a file, waited for with its own resource usage."""
 
-    def __init__(self, command, namespace):
+    def __init__(self, command, namespace, environment=None):
         self.out = tempfile.TemporaryFile("w+")
         self.err = tempfile.TemporaryFile("w+")
         self.usage = None
         self.name = os.path.basename(command[0])
+        self.began = time.monotonic()
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=self.out,
             stderr=self.err,
+            env=environment and {**os.environ, **environment},
             preexec_fn=functools.partial(netns.enter, namespace) if namespace else None,
         )
         self.pid = self._popen.pid
@@ -91,7 +93,7 @@ def measure(receiver, sender, port, namespaces, seconds):
     processes = []
     try:
         processes.append(Process(receiver, namespaces[0]))
-        _wait_for_port(processes[0], port)
+        wait_for_port(processes[0], port)
         began, before = time.monotonic(), machine.busy_s()
         processes.append(Process(sender, namespaces[1]))
         _wait_for_all(processes, began + seconds + 40)
@@ -136,7 +138,7 @@ def _receiver_side(received, sent):
     raise Failed("nothing was transferred")
 
 
-def _wait_for_port(process, port):
+def wait_for_port(process, port):
     """Until the process's namespace has a socket bound to the port (UDP, or listening TCP)."""
     suffix = f":{port:04X}"
     deadline = time.monotonic() + 10

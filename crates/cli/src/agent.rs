@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use farhaul_remote::agent::serve_stdio;
+use farhaul_remote::agent::{Refusal, serve_stdio};
 use farhaul_remote::bootstrap::Hello;
 use serde::{Deserialize, Serialize};
 
@@ -31,10 +31,10 @@ enum Ready {
 /// Runs the command.
 pub fn run(_: &AgentArgs) -> Result<()> {
     let (ready, controller) = serve_stdio(|hello: Hello| {
-        hello.check()?;
+        hello.check().map_err(|text| Refusal { code: 3, text })?;
         let task = serde_json::from_value(hello.body.clone())
             .map_err(|error| format!("this version does not know what to do: {error}"))?;
-        Ok::<_, String>(match task {
+        Ok::<_, Refusal>(match task {
             Task::Copy(order) => {
                 let (greeting, ready) = copying::prepare(&hello, *order)?;
                 (greeting, Ready::Copy(Box::new(ready)))

@@ -8,6 +8,7 @@
 //! | `links.rs` | secured connections as a transfer takes them |
 //! | `with.rs` | a copy between this host and another |
 //! | `between.rs` | a copy between two other hosts |
+//! | `served.rs` | a copy from or to a server |
 //! | `show.rs`, `report.rs`, `receipt.rs` | how it goes, what it came to, and proof of that |
 
 pub mod agent;
@@ -16,6 +17,7 @@ pub mod job;
 pub mod links;
 pub mod receipt;
 pub mod report;
+mod served;
 pub mod show;
 pub mod side;
 mod with;
@@ -34,24 +36,23 @@ use anyhow::{Context, Result};
 use clap::Args;
 use farhaul::Law;
 use farhaul_mover::Cancel;
-use farhaul_mover::location::{Location, There};
+use farhaul_mover::location::{Location, Served, There};
 use farhaul_mover::transfer::link::Purpose;
 use farhaul_mover::transfer::session::{self, Links, greet};
-use farhaul_mover::transfer::{Event, TransferError};
 use farhaul_remote::bootstrap::fresh;
 use farhaul_remote::{Link, SshError, Transport};
 
 use self::job::{Bytes, Job, Kept, OnExisting, Order, SinkJob, SourceJob, Terms};
 use self::links::adapt;
 use self::receipt::ReceiptWriter;
-use self::report::{Report, Stages, Summary};
+use self::report::{Rates, Report, Stages, Summary};
 use self::show::{Line, Show, Wanted, progress_line};
 use self::side::{Finished, Going, Surroundings, Wish};
 use crate::config::value::{
     self, Local, Locals, Memory, PortRange, Preserve, RateLimit, Streams, Verify,
 };
 use crate::config::{FlagLayer, Settings};
-use crate::exit::{Failed, INTERRUPTED, Usage};
+use crate::exit::{self, Failed, INTERRUPTED, Usage};
 use crate::{interrupt, output};
 
 /// Lanes to begin with where the user names no number.
@@ -62,15 +63,18 @@ const END: Duration = Duration::from_secs(3);
 /// Copy files and trees to or from another host, or between two.
 ///
 /// HOST is whatever ssh reaches by that name; farhaul must be installed there. Data goes directly over
-/// UDP, or TCP where UDP does not pass, encrypted and verified. A directory is copied with all in it;
+/// UDP, or TCP where UDP does not pass, encrypted and verified. A farhaul:// is at a host that runs farhaul
+/// serve, which is reached without ssh and knows you by your key (farhaul key). A directory is copied with all in it;
 /// with a slash at its end only its contents are. Files of the same size and time are taken to be the
 /// same. Whatever interrupts a copy, the same command goes on where it ended.
 #[derive(Args, Debug)]
+#[command(override_usage = "farhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct CpArgs {
-    /// What to copy, and at last where to: PATH, [USER@]HOST:PATH, or - for standard input or output
-    #[arg(value_name = "SRC… DST", required = true, num_args = 2..)]
+    /// What to copy, and at last where to: PATH, [USER@]HOST:PATH, farhaul://HOST[:PORT]/EXPORT/PATH, or -
+    /// for standard input or output
+    #[arg(value_names = ["SRC", "DST"], required = true, num_args = 2..)]
     paths: Vec<OsString>,
-    /// Only say what would be done
+    /// Only say what would be done; with -v also which entries would be deleted
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Leave out what matches: *.o by name, /x from the top, x/ directories; the first rule that matches counts
@@ -79,13 +83,16 @@ pub struct CpArgs {
     /// Take what matches, whatever a later --exclude says
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
-    /// Delete what is in the target's directories and not in the source's
+    /// Delete what is in the target's directories and not in the source's; what --exclude leaves out stays
     #[arg(long)]
     delete: bool,
+    /// With --delete: delete also what --exclude leaves out
+    #[arg(long, requires = "delete")]
+    delete_excluded: bool,
     /// Compare files by their digests, not by size and time
     #[arg(long, conflicts_with_all = ["skip_existing", "overwrite"])]
     checksum: bool,
-    /// Leave files alone that are there, whatever they are
+    /// Leave alone what is there under the same name, whatever it is
     #[arg(long, visible_alias = "no-clobber", conflicts_with = "overwrite")]
     skip_existing: bool,
     /// Copy also files that seem to be the same
@@ -109,9 +116,11 @@ pub struct CpArgs {
     /// Print one JSON document at the end
     #[arg(long, conflicts_with = "json_stream")]
     json: bool,
-    /// Print a JSON document for each event: start, interval, file, end
+    /// Print a JSON document for each event: start, interval, file, failed, deleted, note, end
     #[arg(long)]
     json_stream: bool,
+    #[command(flatten)]
+    server: served::ServerArgs,
     #[command(flatten)]
     settings: SettingArgs,
 }
@@ -202,8 +211,49 @@ enum Way {
     Here,
     /// To or from this host, which runs the other side.
     With { host: String, sending: bool },
+    /// To or from an export of a server.
+    Served { export: Export, sending: bool },
     /// Between two others.
     Between { from: String, to: String },
+}
+
+impl Way {
+    fn sends_from_here(&self) -> bool {
+        matches!(
+            self,
+            Way::Here | Way::With { sending: true, .. } | Way::Served { sending: true, .. }
+        )
+    }
+}
+
+/// A directory that a server exports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Export {
+    host: String,
+    port: u16,
+    name: String,
+}
+
+/// Where a source or a target is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum At {
+    Here,
+    Ssh(String),
+    Server(Export),
+}
+
+impl At {
+    fn of(location: &Location) -> (At, PathBuf) {
+        match location {
+            Location::Here(path) => (At::Here, path.clone()),
+            Location::There(There { host, path }) => (At::Ssh(host.clone()), path.clone()),
+            Location::Served(Served { host, port, export, path }) => {
+                let export = Export { host: host.clone(), port: *port, name: export.clone() };
+                (At::Server(export), path.clone())
+            }
+            Location::Standard => (At::Here, PathBuf::from("-")),
+        }
+    }
 }
 
 /// A copy, understood.
@@ -221,9 +271,12 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let texts: Vec<String> =
         args.paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     let (target, sources) = texts.split_last().context("clap asks for two paths")?;
-    if let Way::Here | Way::With { sending: true, .. } = plan.way {
+    if plan.way.sends_from_here() {
         // Nobody is to be bothered before it is known that there is something to send.
         side::check(&Job::Source(plan.source.clone()), &plan.terms)?;
+    }
+    if let Way::Here | Way::With { sending: false, .. } = plan.way {
+        side::check(&Job::Sink(plan.sink.clone()), &plan.terms)?;
     }
     let receipt = match &args.receipt {
         Some(path) => Some(ReceiptWriter::create(path, sources, target)?),
@@ -241,29 +294,69 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let began = Instant::now();
     let finished = match &plan.way {
         Way::Here => here(&plan, &show),
-        Way::With { host, sending } => with::run(&plan, host, *sending, &show),
+        Way::With { host, sending } => with::run(&plan, host, *sending, &show).map(Ended::from),
+        Way::Served { export, sending } => {
+            served::run(&plan, export, *sending, &args.server, &show).map(Ended::from)
+        }
         Way::Between { from, to } => between::run(&plan, from, to, &show),
-    }?;
-    conclude(args, &plan, show, finished, began.elapsed())
+    };
+    let (begun, ended) = match finished {
+        Ok(ended) => (true, ended),
+        Err(error) => {
+            let result = Err(Failed { code: exit::code(&error), message: exit::describe(&error) });
+            (false, Ended { result, ..Ended::default() })
+        }
+    };
+    let receipt = show.end_progress().filter(|_| begun);
+    conclude(args, &plan, &show, receipt, ended, began.elapsed())
+}
+
+/// What became of a copy.
+struct Ended {
+    summary: Summary,
+    going: Going,
+    /// Entries that failed do not count.
+    result: Result<(), Failed>,
+}
+
+impl Default for Ended {
+    fn default() -> Self {
+        Ended { summary: Summary::default(), going: Going::default(), result: Ok(()) }
+    }
+}
+
+impl From<Finished> for Ended {
+    fn from(Finished { summary, going, result }: Finished) -> Self {
+        let some = going.progress.moved > 0;
+        let again = some || summary.moved_bytes + summary.resumed_bytes > 0;
+        let result = result.map_err(|error| {
+            let code = error.exit_code();
+            let hint = match code {
+                1 | INTERRUPTED if again => "; the same command goes on from here",
+                _ => "",
+            };
+            Failed { code, message: format!("{error}{hint}") }
+        });
+        Ended { summary, going, result }
+    }
 }
 
 /// What came of it: the report, the receipt, the exit code.
 fn conclude(
     args: &CpArgs,
     plan: &Plan,
-    show: Show,
-    finished: Finished,
+    show: &Show,
+    receipt: Option<ReceiptWriter>,
+    ended: Ended,
     took: Duration,
 ) -> Result<()> {
-    let Finished { summary, going, result } = finished;
+    let Ended { summary, going, result } = ended;
     let ok = result.is_ok() && summary.failed == 0;
     let report = report(plan, summary, &going, &result, took);
     show.line(&Line::End { report: &report });
-    if let Some(receipt) = show.finish() {
-        // A dry run has nothing to prove.
-        if !plan.terms.dry_run {
-            receipt.finish(ok, &report.summary)?;
-        }
+    // A dry run has nothing to prove.
+    if let Some(receipt) = receipt.filter(|_| !plan.terms.dry_run) {
+        receipt.finish(ok, &report.summary)?;
     }
     let summary = &report.summary;
     if args.json {
@@ -284,17 +377,7 @@ fn conclude(
                 format!("{} {entries} could not be copied; the rest is done", summary.failed);
             Err(Failed { code: 5, message }.into())
         }
-        Ok(()) => Ok(()),
-        Err(error) => {
-            let code = error.exit_code();
-            let again = match code {
-                1 | INTERRUPTED if summary.moved_bytes + summary.resumed_bytes > 0 => {
-                    "; the same command goes on from here"
-                }
-                _ => "",
-            };
-            Err(Failed { code, message: format!("{error}{again}") }.into())
-        }
+        result => Ok(result?),
     }
 }
 
@@ -302,7 +385,7 @@ fn report(
     plan: &Plan,
     summary: Summary,
     going: &Going,
-    result: &Result<(), TransferError>,
+    result: &Result<(), Failed>,
     took: Duration,
 ) -> Report {
     let seconds = took.as_secs_f64();
@@ -327,12 +410,13 @@ fn report(
         limited_by: going.held.most().unwrap_or(going.overall.limit()).to_string(),
         source_stages: Stages::of(&going.overall.source),
         sink_stages: Stages::of(&going.overall.sink),
+        rates: Rates::of(&going.overall, going.progress.moved, going.capacity),
         summary,
     }
 }
 
 /// Both sides in this process, over pipes.
-fn here(plan: &Plan, show: &Show) -> Result<Finished> {
+fn here(plan: &Plan, show: &Show) -> Result<Ended> {
     let cancel = Cancel::default();
     let _registered = cancel_on_interrupt(&cancel, None);
     let (_, _, id) = fresh()?;
@@ -341,19 +425,15 @@ fn here(plan: &Plan, show: &Show) -> Result<Finished> {
     let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
     let terms = &plan.terms;
     std::thread::scope(|threads| {
-        let observe = |event: Event<'_>| {
-            // The source tells of everything else.
-            if let Event::Deleted { .. } = event {
-                show.event(&event);
-            }
-        };
         let sinks_cancel = cancel.clone();
         let sink = threads.spawn(move || {
             let around = Surroundings {
                 session: id.0,
                 cancel: sinks_cancel,
-                observe: &observe,
+                // What the user is to know it tells the source.
+                observe: &|_| {},
                 show: &mut |_| Wish::None,
+                service: None,
             };
             side::run(&sink, terms, Links::Accept(accepted), around)
         });
@@ -369,15 +449,16 @@ fn here(plan: &Plan, show: &Show) -> Result<Finished> {
                     show.progress(&progress_line(going));
                     Wish::None
                 },
+                service: None,
             },
         );
         drop(pipes);
         match sink.join() {
             // The sink knows better why it does not go on.
             Ok(Finished { result: Err(error), .. }) if finished.result.is_err() => {
-                Ok(Finished { result: Err(error), ..finished })
+                Ok(Finished { result: Err(error), ..finished }.into())
             }
-            Ok(_) => Ok(finished),
+            Ok(_) => Ok(finished.into()),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
@@ -411,6 +492,7 @@ fn refused(error: SshError) -> anyhow::Error {
     let code = match &error {
         SshError::Command(_) => 2,
         SshError::Version(_) => 3,
+        SshError::Agent { code, .. } => *code,
         SshError::Interrupted(_) => INTERRUPTED,
         _ => 1,
     };
@@ -448,6 +530,13 @@ fn bound(locals: &[Local]) -> Result<Vec<IpAddr>> {
 }
 
 impl Plan {
+    /// Tells what nobody should overlook.
+    fn warn(&self, show: &Show) {
+        if self.terms.plain {
+            show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
+        }
+    }
+
     fn transport(&self) -> Transport {
         match self.settings.transport.value {
             value::Transport::Auto => Transport::Auto,
@@ -469,11 +558,8 @@ fn plan(args: &CpArgs) -> Result<Plan> {
     let locations: Vec<Location> = args.paths.iter().map(parse).collect::<Result<_, _>>()?;
     let (target, sources) = locations.split_last().context("clap asks for two paths")?;
     let (from, stream, paths) = sources_of(sources)?;
-    let (to, target_stream, target_path) = match target {
-        Location::Here(path) => (None, false, path.clone()),
-        Location::There(There { host, path }) => (Some(host.clone()), false, path.clone()),
-        Location::Standard => (None, true, PathBuf::from("-")),
-    };
+    let target_stream = matches!(target, Location::Standard);
+    let (to, target_path) = At::of(target);
     if target_stream && (args.json || args.json_stream) {
         return Err(Usage("standard output cannot be both the copy and JSON".into()).into());
     }
@@ -482,70 +568,85 @@ fn plan(args: &CpArgs) -> Result<Plan> {
             Usage("standard input has no name: name the file, as in HOST:FILE".into()).into()
         );
     }
+    let whole_export = matches!(to, At::Server(_)) && target_path.as_os_str().is_empty();
     let way = match (from, to) {
-        (None, None) => Way::Here,
-        (None, Some(host)) => Way::With { host, sending: true },
-        (Some(host), None) => Way::With { host, sending: false },
-        (Some(from), Some(to)) => Way::Between { from, to },
+        (At::Here, At::Here) => Way::Here,
+        (At::Here, At::Ssh(host)) => Way::With { host, sending: true },
+        (At::Ssh(host), At::Here) => Way::With { host, sending: false },
+        (At::Ssh(from), At::Ssh(to)) => Way::Between { from, to },
+        (At::Here, At::Server(export)) => Way::Served { export, sending: true },
+        (At::Server(export), At::Here) => Way::Served { export, sending: false },
+        (At::Server(_), _) | (_, At::Server(_)) => {
+            let text = "a server copies from and to the host that asks it: run farhaul cp on the host \
+                        at the other end";
+            return Err(Usage(text.into()).into());
+        }
     };
     let host = match &way {
         Way::Here => None,
         Way::With { host, .. } | Way::Between { from: host, .. } => Some(host.as_str()),
+        Way::Served { export, .. } => Some(export.host.as_str()),
     };
+    if !matches!(way, Way::Served { .. }) {
+        args.server.refuse_without_server()?;
+    }
     let settings = Settings::load(&args.settings.layer(), host)?;
     let slash = |path: &Path| path.as_os_str().as_bytes().ends_with(b"/");
     let contents = |path: &PathBuf| {
         let bytes = path.as_os_str().as_bytes();
         slash(path) || matches!(bytes, b"" | b"." | b"~") || bytes.ends_with(b"/.")
     };
-    let directory = paths.len() > 1 || paths.iter().any(contents) || slash(&target_path);
+    let directory =
+        paths.len() > 1 || paths.iter().any(contents) || slash(&target_path) || whole_export;
     let existing = match (args.checksum, args.skip_existing, args.overwrite) {
         (true, ..) => OnExisting::Checksum,
         (_, true, _) => OnExisting::Keep,
         (.., true) => OnExisting::Overwrite,
         _ => OnExisting::Update,
     };
-    let source = SourceJob {
-        paths: paths.iter().map(|path| Bytes::from(path.as_path())).collect(),
-        stream,
-        rules: rules(args)?,
-        count: !args.no_count,
-    };
+    let rules = rules(args)?;
     let sink = SinkJob {
         path: Bytes::from(target_path.as_path()),
         stream: target_stream,
         directory,
         existing,
         delete: args.delete,
+        spared: if args.delete_excluded { Vec::new() } else { rules.clone() },
         keep_set_id: args.keep_set_id,
         want_digests: args.receipt.is_some(),
+    };
+    let source = SourceJob {
+        paths: paths.iter().map(|path| Bytes::from(path.as_path())).collect(),
+        stream,
+        rules,
+        count: !args.no_count,
     };
     let terms = terms(args, &settings, stream || target_stream);
     Ok(Plan { way, source, sink, terms, settings })
 }
 
-/// Whether the sources are on another host, whether they are standard input, and their paths.
-fn sources_of(sources: &[Location]) -> Result<(Option<String>, bool, Vec<PathBuf>)> {
-    let mut host: Option<Option<String>> = None;
+/// Where the sources are, whether they are standard input, and their paths.
+fn sources_of(sources: &[Location]) -> Result<(At, bool, Vec<PathBuf>)> {
+    let mut all_at = None;
     let mut paths = Vec::new();
     for source in sources {
-        let (at, path) = match source {
-            Location::Here(path) => (None, path),
-            Location::There(There { host, path }) => (Some(host.clone()), path),
-            Location::Standard if sources.len() == 1 => return Ok((None, true, Vec::new())),
+        match source {
+            Location::Standard if sources.len() == 1 => return Ok((At::Here, true, Vec::new())),
             Location::Standard => {
                 return Err(Usage("standard input can only be copied alone".into()).into());
             }
-        };
-        if host.as_ref().is_some_and(|before| *before != at) {
-            let text =
-                "all sources must be on one host: copy those of each host by a command of its own";
+            _ => {}
+        }
+        let (at, path) = At::of(source);
+        if all_at.as_ref().is_some_and(|before| *before != at) {
+            let text = "all sources must be on one host, and of a server in one export: copy the others \
+                        by commands of their own";
             return Err(Usage(text.into()).into());
         }
-        host = Some(at);
-        paths.push(path.clone());
+        all_at = Some(at);
+        paths.push(path);
     }
-    Ok((host.flatten(), false, paths))
+    Ok((all_at.unwrap_or(At::Here), false, paths))
 }
 
 /// Patterns in the order in which they were given, which clap's fields do not keep.

@@ -38,6 +38,18 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
+/// The exit code of a command that was run, which has said itself what there was to say.
+#[derive(Debug)]
+pub struct Passed(pub u8);
+
+impl fmt::Display for Passed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the command has ended with exit code {}", self.0)
+    }
+}
+
+impl std::error::Error for Passed {}
+
 /// What the codes mean, for manual pages.
 pub const CODES: &[(u8, &str)] = &[
     (0, "Done."),
@@ -78,6 +90,9 @@ pub fn describe(error: &anyhow::Error) -> String {
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<Usage>() {
         return Some(2);
+    }
+    if let Some(Passed(code)) = error.downcast_ref::<Passed>() {
+        return Some(*code);
     }
     if let Some(failed) = error.downcast_ref::<Failed>() {
         return Some(failed.code);

@@ -11,7 +11,6 @@
 pub mod allow_list;
 mod command;
 pub mod identity;
-#[allow(dead_code, reason = "for connections to a server")]
 pub mod known_servers;
 mod store;
 

@@ -114,8 +114,12 @@ fn page(command: &Command) -> Result<Vec<u8>> {
     }
     let mut rest = Roff::new();
     exit_status(&mut rest);
+    if name == "farhaul-serve" {
+        signals(&mut rest);
+    }
     if has_settings(name) {
-        environment(&mut rest, !name.starts_with("farhaul-key"));
+        let of_cp = !["farhaul-key", "farhaul-serve"].iter().any(|other| name.starts_with(other));
+        environment(&mut rest, of_cp);
         own_files(&mut rest);
     }
     if let Some((parent, _)) = name.rsplit_once('-') {
@@ -143,6 +147,28 @@ fn exit_status(page: &mut Roff) {
         page.control("TP", []);
         page.text([bold(code.to_string())]);
         page.text([roman(*meaning)]);
+    }
+}
+
+fn signals(page: &mut Roff) {
+    page.control("SH", ["SIGNALS"]);
+    let known = [
+        (
+            "SIGHUP",
+            "Read the file again. If it is wrong, the log says why and everything stays as it was; \
+             running sessions keep what they began with, but those of keys that are not allowed any \
+             more end.",
+        ),
+        (
+            "SIGTERM, SIGINT",
+            "Begin nothing more, let running sessions end for the time of grace that the file \
+             names, then end them; their clients can go on later. A second one ends all at once.",
+        ),
+    ];
+    for (name, meaning) in known {
+        page.control("TP", []);
+        page.text([bold(name)]);
+        page.text([roman(meaning)]);
     }
 }
 

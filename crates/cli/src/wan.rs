@@ -1,4 +1,8 @@
-//! `farhaul wan relay`: a path of a given rate, delay, queue and loss, made of real packets.
+//! `farhaul wan`: a path of a given rate, delay, queue and loss, made of real packets. `relay` passes
+//! datagrams on, `run` joins two namespaces.
+
+mod ports;
+mod run;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -21,6 +25,7 @@ use crate::{interrupt, output, units};
 #[derive(Subcommand, Debug)]
 pub enum WanCommand {
     Relay(Box<RelayArgs>),
+    Run(Box<run::RunArgs>),
 }
 
 /// Pass UDP datagrams on as a long, narrow or lossy path would.
@@ -42,9 +47,22 @@ pub struct RelayArgs {
     #[arg(long, num_args = 2, value_names = ["LISTEN=PEER", "LISTEN=PEER"], conflicts_with = "listen")]
     between: Option<Vec<String>>,
     #[command(flatten)]
+    path: WholePathArgs,
+    /// End after this time; else when interrupted
+    #[arg(long = "for", value_name = "TIME", value_parser = units::time)]
+    lifetime: Option<Duration>,
+    /// Print one JSON document at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the path does, also in the course of time, and its chances.
+#[derive(Args, Debug)]
+pub struct WholePathArgs {
+    #[command(flatten)]
     path: PathArgs,
-    /// Changes of the rate, from the relay's start on: 10s:50M,20s:100M, or 10s:50M,20s:100M/30s to
-    /// repeat them; on the way back too unless that has its own rate
+    /// Changes of the rate, from the start on: 10s:50M,20s:100M, or 10s:50M,20s:100M/30s to repeat
+    /// them; on the way back too unless that has its own rate
     #[arg(
         long,
         value_name = "TIME:RATE,..[/TIME]",
@@ -55,12 +73,6 @@ pub struct RelayArgs {
     /// What is random follows from this
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// End after this time; else when interrupted
-    #[arg(long = "for", value_name = "TIME", value_parser = units::time)]
-    lifetime: Option<Duration>,
-    /// Print one JSON document at the end
-    #[arg(long)]
-    json: bool,
 }
 
 /// What the path does, in each direction.
@@ -135,9 +147,28 @@ impl PathArgs {
     }
 }
 
+impl WholePathArgs {
+    /// The links there and back.
+    fn links(&self) -> Result<[LinkConfig; 2]> {
+        let [mut forward, mut backward] = self.path.links()?;
+        let rate_changes = self.rate_changes.clone().unwrap_or_default();
+        if self.path.back_rate.is_none() {
+            backward.rate_changes = rate_changes.clone();
+        }
+        forward.rate_changes = rate_changes;
+        Ok([forward, backward])
+    }
+}
+
 /// Runs the command.
 pub fn run(command: &WanCommand) -> Result<()> {
-    let WanCommand::Relay(args) = command;
+    match command {
+        WanCommand::Relay(args) => relay(args),
+        WanCommand::Run(args) => run::run(args),
+    }
+}
+
+fn relay(args: &RelayArgs) -> Result<()> {
     let mut config = match (&args.between, &args.listen, &args.to) {
         (Some(pairs), _, _) => RelayConfig::between(peer_port(&pairs[0])?, peer_port(&pairs[1])?),
         (None, Some(listen), Some(to)) => {
@@ -149,12 +180,7 @@ pub fn run(command: &WanCommand) -> Result<()> {
         _ => bail!("give --listen and --to, or --between"),
     };
     [config.forward, config.backward] = args.path.links()?;
-    let rate_changes = args.rate_changes.clone().unwrap_or_default();
-    if args.path.back_rate.is_none() {
-        config.backward.rate_changes = rate_changes.clone();
-    }
-    config.forward.rate_changes = rate_changes;
-    config.seed = args.seed;
+    config.seed = args.path.seed;
     let relay = Relay::bind(config).context("cannot open the relay's ports")?.spawn()?;
     match relay.far_addr() {
         Some(far) => eprintln!("farhaul: relaying between {} and {far}", relay.local_addr()),

@@ -47,6 +47,10 @@ pub struct Config {
     /// Bytes that received data may take until it is read; 512 MiB, half of it for the data
     /// itself, but room for 32 full packets at least. What is not needed is not used.
     pub receive_memory: usize,
+    /// So much of it a peer gets that has only shown its address, until
+    /// [`Connection::welcome`](crate::Connection::welcome); none: all of it at once. For those who
+    /// authenticate their peers.
+    pub stranger_memory: Option<usize>,
     /// Congestion control law.
     pub law: Spec,
     /// Most bits/s to send, with all headers, from 8000 on; none: no limit.
@@ -94,6 +98,7 @@ impl Default for Config {
             flow_window: None,
             send_memory: 256 << 20,
             receive_memory: 512 << 20,
+            stranger_memory: None,
             law: Spec::default(),
             max_bandwidth: None,
             linger: Duration::from_secs(180),
@@ -122,6 +127,12 @@ impl Config {
             ("send_memory", self.send_memory as u64, 64 << 10, 1 << 40),
             ("receive_memory", self.receive_memory as u64, 128 << 10, 1 << 40),
             ("max_bandwidth", self.max_bandwidth.unwrap_or(u64::MAX), MIN_BANDWIDTH, u64::MAX),
+            (
+                "stranger_memory",
+                self.stranger_memory.unwrap_or(128 << 10) as u64,
+                128 << 10,
+                1 << 40,
+            ),
             ("burst_room", u64::from(self.burst_room), 2, 1 << 24),
             ("max_segments", u64::from(self.max_segments), 1, 64),
             ("peer_timeout in ms", self.peer_timeout.as_millis() as u64, 100, u64::MAX),
@@ -151,7 +162,17 @@ impl Config {
 
     /// Packets that fit the receive memory.
     pub(crate) fn receive_capacity(&self, wire_mss: u32) -> u32 {
-        let packets = self.receive_memory / RECEIVE_SHARE / payload_size(wire_mss);
+        self.capacity_of(self.receive_memory, wire_mss)
+    }
+
+    /// Packets that fit what a peer gets that is not known yet.
+    pub(crate) fn stranger_capacity(&self, wire_mss: u32) -> u32 {
+        let memory = self.stranger_memory.unwrap_or(usize::MAX);
+        self.capacity_of(memory.min(self.receive_memory), wire_mss)
+    }
+
+    fn capacity_of(&self, memory: usize, wire_mss: u32) -> u32 {
+        let packets = memory / RECEIVE_SHARE / payload_size(wire_mss);
         let limit = self.flow_window.unwrap_or(1 << 24);
         (packets.min(1 << 24) as u32).min(limit).max(32)
     }

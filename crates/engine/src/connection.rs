@@ -42,7 +42,8 @@ pub enum CloseReason {
     LingerTimeout,
     /// The peer closed it.
     Peer,
-    /// Nothing has come from the peer for too long.
+    /// Nothing has come from the peer for too long; or for so long it has missed what was
+    /// acknowledged in its name.
     TimedOut,
     /// The congestion control law panicked: [`Connection::failure`] tells what it said.
     LawFailed,
@@ -138,6 +139,8 @@ pub struct Connection {
     /// What the peer's law would have this side do.
     peer_wish: Wish,
     last_heard: Time,
+    /// Since when the peer has reported losses of what was acknowledged, and acknowledged no more.
+    disowned: Option<Time>,
     last_sent: Time,
     /// When a silent peer was last asked for a sign of life.
     asked_at: Time,
@@ -177,7 +180,7 @@ impl Connection {
         let mut receive = ReceiveHalf::new(
             now,
             agreement.peer_isn,
-            config.receive_capacity(config.wire_mss(peer.ip())),
+            config.stranger_capacity(config.wire_mss(peer.ip())),
             config.mode == Mode::Message,
             config.reorder_tolerance,
         );
@@ -210,6 +213,7 @@ impl Connection {
             outbox: Outbox::default(),
             peer_wish: Wish::NONE,
             last_heard: now,
+            disowned: None,
             last_sent: now,
             asked_at: now,
             events: Events { connected: true, writable: true, ..Events::default() },
@@ -417,6 +421,11 @@ impl Connection {
     /// Tells the peer of an error of this side: 4000 when what came cannot be written.
     pub fn signal_error(&mut self, code: u32) {
         self.outbox.error = Some(code);
+    }
+
+    /// The peer has shown who it is: it may send as much as [`Config::receive_memory`] allows.
+    pub fn welcome(&mut self) {
+        self.receive.widen(self.config.receive_capacity(self.config.wire_mss(self.peer.ip())));
     }
 
     /// Limits the sending rate, bits/s with all headers; less than 8000 counts as that.

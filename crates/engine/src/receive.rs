@@ -103,6 +103,14 @@ impl ReceiveHalf {
         self.highest.next().since(self.point()).max(0) as u32
     }
 
+    /// The buffer may span so many packets from now on, not fewer than before.
+    pub fn widen(&mut self, capacity: u32) {
+        self.capacity = self.capacity.max(capacity);
+        if std::mem::take(&mut self.held_back) {
+            self.acks.on_window_opened();
+        }
+    }
+
     /// Packets the buffer may span.
     pub fn capacity(&self) -> u32 {
         self.capacity

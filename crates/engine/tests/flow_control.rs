@@ -161,3 +161,20 @@ fn the_send_buffer_follows_the_windows() {
     assert!(done);
     assert!(largest < 16 << 20, "and no further: {largest}");
 }
+
+#[test]
+fn a_stranger_gets_little_memory_until_it_is_welcome() {
+    const STRANGER: usize = 128 << 10;
+    let mut net = Net::new(&path(), 5);
+    let ids = net.connect(stream(), Config { stranger_memory: Some(STRANGER), ..stream() });
+    let sent = data(9, 3 << 20);
+    net.update(A, ids.0, |c| c.send_bytes(sent.clone().into())).unwrap();
+    net.run_for(Duration::from_secs(5));
+    let kept = |net: &mut Net| net.stats(B, ids.1).instant.receive_buffer.0;
+    assert!((1..=STRANGER / 2).contains(&kept(&mut net)), "{}", kept(&mut net));
+    // Without anything being read.
+    net.update(B, ids.1, |c| c.welcome());
+    net.run_for(Duration::from_secs(5));
+    assert_eq!(kept(&mut net), sent.len());
+    assert!(net.read(B, ids.1) == sent);
+}

@@ -11,10 +11,11 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use farhaul_base::Rng;
-use farhaul_engine::{Chunks, Config, ConnectionId, EndpointCounters, Mode};
+use farhaul_engine::{Chunks, CloseReason, Config, ConnectionId, EndpointCounters, Mode};
 use farhaul_link::LinkConfig;
 use farhaul_wire::{
-    Ack, AckDetail, AckSeq, Boundary, Control, Handshake, MsgNo, PeerIp, Request, Seq, SocketType,
+    Ack, AckDetail, AckSeq, Boundary, Control, Handshake, MsgNo, Packet, PeerIp, Request, Seq,
+    SocketType,
 };
 use lone::{
     ISN, Lone, ack, client_hello, controls, data_packet, data_places, light_ack, nak, packet,
@@ -479,4 +480,49 @@ fn damaged_packets() {
         assert_eq!((net.hosts[A].endpoint.len(), net.hosts[B].endpoint.len()), (0, 0));
     }
     assert!(connected >= 12, "{connected}");
+}
+
+/// What an ACK in the peer's name has made this side forget can never arrive: neither side may wait
+/// for it for ever.
+#[test]
+fn a_forged_ack_ends_a_connection_that_could_not_go_on() {
+    let link = LinkConfig { loss: "5%".parse().unwrap(), ..path() };
+    let mut net = Net::new(&link, 3);
+    let timely = Config {
+        peer_timeout: Duration::from_secs(2),
+        keep_alive: Duration::from_millis(500),
+        ..stream()
+    };
+    let ids = net.connect(timely.clone(), timely);
+    net.hosts[A].log = Some(Vec::new());
+    net.hosts[B].log = Some(Vec::new());
+    let sent = data(4, 3 << 20);
+    net.update(A, ids.0, |c| c.send_bytes(sent.clone().into())).unwrap();
+    net.run_for(Duration::from_millis(300));
+    let of_data = |bytes: &Vec<u8>| match Packet::parse(bytes) {
+        Ok(Packet::Data(data, _)) => Some(data.seq),
+        _ => None,
+    };
+    let newest = net.hosts[A].log.take().unwrap().iter().filter_map(of_data).next_back().unwrap();
+    let of_control = |bytes: &Vec<u8>| match Packet::parse(bytes) {
+        Ok(Packet::Control(control)) => Some(control.dest),
+        _ => None,
+    };
+    let id = net.hosts[B].log.take().unwrap().iter().find_map(of_control).unwrap();
+    let mut forged = [0; 64];
+    let ack = Ack { next: newest.next(), detail: None };
+    let length = Control::Ack { ack_seq: AckSeq::new(0), ack }.write(1, id, &mut forged).unwrap();
+    let from = net.hosts[B].addr;
+    net.inject(A, from, forged[..length].to_vec());
+    let over = net.run_until(Duration::from_secs(20), |net| {
+        let reason = |net: &mut Net, side: usize, id| {
+            net.hosts[side]
+                .endpoint
+                .connection(id)
+                .map_or(Some(CloseReason::Local), |c| c.close_reason())
+        };
+        reason(net, A, ids.0).is_some() && reason(net, B, ids.1).is_some()
+    });
+    assert!(over, "both still wait");
+    assert!(net.read(B, ids.1).len() < sent.len(), "nothing was lost by it");
 }

@@ -156,6 +156,12 @@ impl Connection {
         self.inner.update(|_, c| c.set_max_bandwidth(bits_per_second));
     }
 
+    /// The peer has shown who it is: it may send more than
+    /// [`Options::stranger_memory`](crate::Options::stranger_memory) from now on.
+    pub fn welcome(&self) {
+        self.inner.update(|_, c| c.welcome());
+    }
+
     /// Replaces the congestion control law.
     pub fn set_law(&self, law: &farhaul_control::Spec) {
         let id = self.inner.id;

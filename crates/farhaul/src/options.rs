@@ -71,6 +71,14 @@ impl Options {
         self
     }
 
+    /// How much of the receive memory a peer gets until
+    /// [`Connection::welcome`](crate::Connection::welcome) is called, 128 KiB to 1 TiB; default all of
+    /// it. For those who authenticate their peers: before, nobody can have much kept.
+    pub fn stranger_memory(mut self, bytes: usize) -> Self {
+        self.config.stranger_memory = Some(bytes);
+        self
+    }
+
     /// Kernel buffers of the UDP socket, bytes, up to 1 GiB (more counts as that); default 8 MiB to
     /// receive and 4 MiB to send. Without privileges the kernel grants at most `net.core.rmem_max`
     /// and `wmem_max`; see

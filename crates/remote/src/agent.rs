@@ -22,6 +22,22 @@ use crate::bootstrap::{GREETING_PREFIX, Greeting};
 use crate::lines::{MAX_LINE, MAX_WAITING, Received, deliver, line, read_line, shown, write};
 use crate::lock;
 
+/// Why an agent does not do what it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The exit code of the controller's command.
+    pub code: u8,
+    /// Why, for people.
+    pub text: String,
+}
+
+impl From<String> for Refusal {
+    /// It failed.
+    fn from(text: String) -> Self {
+        Refusal { code: 1, text }
+    }
+}
+
 /// Why an agent cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
@@ -38,7 +54,7 @@ pub enum AgentError {
     Malformed(String),
     /// The caller cannot serve; the controller has been told.
     #[error("{0}")]
-    Refused(String),
+    Refused(String, u8),
     /// Standard input or output failed.
     #[error("the connection to the controller failed: {0}")]
     Stream(#[source] io::Error),
@@ -92,14 +108,13 @@ impl core::fmt::Debug for ControllerSender {
 }
 
 /// Reads the controller's first line, answers it with the greeting that `answer` makes of it, and
-/// goes on as a [`Controller`]. What `answer` cannot do, its text, is told to the controller and to
-/// the caller.
+/// goes on as a [`Controller`]. Why `answer` does not do it is told to the controller and to the caller.
 ///
 /// # Errors
 ///
 /// See [`AgentError`].
-pub fn serve_stdio<T: DeserializeOwned, S>(
-    answer: impl FnOnce(T) -> Result<(Greeting, S), String>,
+pub fn serve_stdio<T: DeserializeOwned, S, E: Into<Refusal>>(
+    answer: impl FnOnce(T) -> Result<(Greeting, S), E>,
 ) -> Result<(S, Controller), AgentError> {
     serve(io::stdin(), io::stdout(), answer)
 }
@@ -109,10 +124,10 @@ pub fn serve_stdio<T: DeserializeOwned, S>(
 /// # Errors
 ///
 /// See [`AgentError`].
-pub fn serve<T: DeserializeOwned, S>(
+pub fn serve<T: DeserializeOwned, S, E: Into<Refusal>>(
     input: impl Read + Send + 'static,
     mut output: impl Write + Send + 'static,
-    answer: impl FnOnce(T) -> Result<(Greeting, S), String>,
+    answer: impl FnOnce(T) -> Result<(Greeting, S), E>,
 ) -> Result<(S, Controller), AgentError> {
     let mut input = BufReader::new(input);
     let mut greet = |greeting: &Greeting| {
@@ -120,7 +135,9 @@ pub fn serve<T: DeserializeOwned, S>(
             .and_then(|line| write(&mut output, &line))
             .map_err(AgentError::Stream)
     };
-    let answered = first(&mut input).and_then(|first| answer(first).map_err(AgentError::Refused));
+    let refused = |refusal: Refusal| AgentError::Refused(refusal.text, refusal.code);
+    let answered =
+        first(&mut input).and_then(|first| answer(first).map_err(|why| refused(why.into())));
     let state = match answered {
         Ok((greeting, state)) => {
             greet(&greeting)?;
@@ -129,7 +146,11 @@ pub fn serve<T: DeserializeOwned, S>(
         Err(error) => {
             if !matches!(error, AgentError::NoController) {
                 // Whom it cannot be told, nobody is there.
-                let _ = greet(&Greeting::refusal(error.to_string()));
+                let code = match &error {
+                    AgentError::Refused(_, code) => Some(*code),
+                    _ => None,
+                };
+                let _ = greet(&Greeting { code, ..Greeting::refusal(error.to_string()) });
             }
             return Err(error);
         }
@@ -171,9 +192,9 @@ mod tests {
         let (mut near, far) = UnixStream::pair().unwrap();
         let input = io::Cursor::new(input.to_owned());
         let result = serve(input, far, |first: Value| {
-            let number = first["number"].as_u64().ok_or("there is no number")?;
+            let number = first["number"].as_u64().ok_or("there is no number".to_owned())?;
             let key = Identity::generate().unwrap().public_key();
-            Ok((Greeting { udp_port: Some(7), ..Greeting::new(key) }, number))
+            Ok::<_, String>((Greeting { udp_port: Some(7), ..Greeting::new(key) }, number))
         });
         let result = result.map(|(number, controller)| {
             controller.sender().send(&json!({ "got": number })).unwrap();
@@ -200,7 +221,7 @@ mod tests {
     #[test]
     fn an_agent_that_cannot_serve_says_so() {
         let (result, said) = serve_text("{}\n");
-        assert!(matches!(result, Err(AgentError::Refused(_))));
+        assert!(matches!(result, Err(AgentError::Refused(_, 1))));
         assert!(said.starts_with(GREETING_PREFIX) && said.contains("there is no number"), "{said}");
         let (result, said) = serve_text("ls\n");
         assert!(matches!(result, Err(AgentError::Malformed(_))));

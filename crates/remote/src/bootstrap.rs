@@ -25,8 +25,13 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the agent's first line begins with.
 pub const GREETING_PREFIX: &str = "FARHAUL1 ";
 
+/// The most addresses at which one host is sought: an agent cannot have others scan a network.
+const MAX_ADDRESSES: usize = 32;
+
 /// 32 bytes that only the two sides know. It is neither shown nor left in memory.
-#[derive(Clone, PartialEq, Eq)]
+///
+/// It is not compared: whether the peer knows it shows when its first record opens.
+#[derive(Clone)]
 pub struct Secret(Zeroizing<[u8; 32]>);
 
 /// Which transfer this is. It is no secret.
@@ -83,6 +88,9 @@ pub struct Greeting {
     /// Why it cannot serve, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The exit code that this is worth, if not 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<u8>,
 }
 
 /// Addresses at which others reach a host that cannot know them by itself, as behind a translator of
@@ -138,6 +146,17 @@ pub fn fresh() -> Result<(Arc<Identity>, Secret, SessionId), NoEntropy> {
     getrandom::fill(&mut secret[..]).map_err(|_| NoEntropy)?;
     getrandom::fill(&mut session).map_err(|_| NoEntropy)?;
     Ok((Arc::new(identity), Secret(secret), SessionId(session)))
+}
+
+/// A session that nobody has named before.
+///
+/// # Errors
+///
+/// The system gives no random numbers.
+pub fn fresh_session() -> Result<SessionId, NoEntropy> {
+    let mut session = [0; 16];
+    getrandom::fill(&mut session).map_err(|_| NoEntropy)?;
+    Ok(SessionId(session))
 }
 
 /// The context of each link of a transfer: see [`Terms`](crate::Terms).
@@ -208,7 +227,7 @@ impl Greeting {
         }
         let mut addresses: Vec<IpAddr> = Vec::new();
         for address in known.iter().chain(&self.addresses) {
-            if !addresses.contains(address) {
+            if addresses.len() < MAX_ADDRESSES && !addresses.contains(address) {
                 addresses.push(*address);
             }
         }
@@ -368,7 +387,8 @@ mod tests {
         let text = serde_json::to_string(&hello).unwrap();
         let with_more = text.replacen('{', "{\"later\":7,", 1);
         let read: Hello = serde_json::from_str(&with_more).unwrap();
-        assert_eq!((read.key, read.secret, read.session), (hello.key, secret, session));
+        assert_eq!((read.key, read.session), (hello.key, session));
+        assert_eq!(read.secret.0, secret.0);
         assert_eq!((read.transport, read.body), (Transport::Auto, hello.body.clone()));
         let digits = text.split("\"secret\":\"").nth(1).unwrap()[..64].to_owned();
         assert!(!format!("{hello:?} {:?}", hello.context()).contains(&digits[..8]));
@@ -409,6 +429,10 @@ mod tests {
         let texts: Vec<_> = udp.iter().map(SocketAddr::to_string).collect();
         assert_eq!(texts, ["192.0.2.1:7", "10.0.0.1:7", "[fd00::1]:7"]);
         assert_eq!(tcp, []);
+        let many = (0..1000u32).map(|n| IpAddr::from(n.to_be_bytes())).collect();
+        let crowded = Greeting { udp_port: Some(7), addresses: many, ..Greeting::new(key) };
+        let (udp, _) = crowded.candidates(&known);
+        assert_eq!((udp.len(), udp[0].ip()), (MAX_ADDRESSES, known[0]));
         let advertised = Advertised { tcp: vec!["198.51.100.1:9".parse().unwrap()], udp: vec![] };
         let greeting = Greeting { advertised: Some(advertised.clone()), ..greeting };
         assert_eq!(greeting.candidates(&known), (advertised.udp, advertised.tcp));

@@ -25,12 +25,18 @@ pub use lines::Received;
 pub use link::{Kind, Link, LinkHandle, LinkReader, LinkStats, LinkWriter};
 pub use listen::{ListenConfig, Listening};
 pub use secured::{Context, LinkError, Terms};
+#[doc(hidden)]
+pub use ssh::look_for_greeting;
 pub use ssh::{Remote, RemoteSender, SshCommand, SshError};
 
 use core::time::Duration;
 
 /// Silence of the peer after which a link counts as broken, unless the caller wants another.
 pub const SILENCE: Duration = Duration::from_secs(10);
+
+/// What a stranger may have kept over UDT before it has shown who it is, bytes. A handshake needs a
+/// hundredth of it.
+const STRANGER_MEMORY: usize = 1 << 20;
 
 /// The same state is consistent after a panic of another holder: nothing is left half-done under
 /// the locks of this crate.

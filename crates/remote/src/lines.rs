@@ -9,8 +9,9 @@ use zeroize::Zeroizing;
 
 /// The longest line, bytes.
 pub(crate) const MAX_LINE: usize = 1 << 20;
-/// Messages that wait to be taken. Then the other side has to wait.
-pub(crate) const MAX_WAITING: usize = 256;
+/// Messages that wait to be taken. Then the other side has to wait: each may be as long as a line, and
+/// takes some times as much once it is read.
+pub(crate) const MAX_WAITING: usize = 16;
 /// What is set aside for a line, so that few leave copies behind when they grow.
 const USUAL_LINE: usize = 16 << 10;
 

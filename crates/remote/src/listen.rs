@@ -46,6 +46,8 @@ pub struct ListenConfig {
     pub tcp: bool,
     /// Who both sides are.
     pub terms: Terms,
+    /// While it is set, peers that want bytes to go unsealed have their way; others do not notice.
+    pub plain_if_asked: Arc<AtomicBool>,
     /// Of UDT. The time-out of a silent peer is set by the listener.
     pub options: Options,
     /// Silence after which the peer of a link counts as gone; 1 s and up.
@@ -61,6 +63,7 @@ impl ListenConfig {
             udp: true,
             tcp: true,
             terms,
+            plain_if_asked: Arc::default(),
             options: Options::new(),
             silence: crate::SILENCE,
         }
@@ -79,6 +82,7 @@ pub struct Listening {
 
 struct Shared {
     terms: Terms,
+    plain_if_asked: Arc<AtomicBool>,
     silence: Duration,
     closed: AtomicBool,
     newcomers: Mutex<Newcomers>,
@@ -106,6 +110,7 @@ impl Listening {
         let (udp, tcp) = bind_some_port(config)?;
         let shared = Arc::new(Shared {
             terms: config.terms.clone(),
+            plain_if_asked: Arc::clone(&config.plain_if_asked),
             silence: config.silence,
             closed: AtomicBool::new(false),
             newcomers: Mutex::default(),
@@ -119,7 +124,11 @@ impl Listening {
             threads: Mutex::default(),
         };
         for endpoint in udp {
-            let options = config.options.clone().peer_timeout(config.silence);
+            let options = config
+                .options
+                .clone()
+                .peer_timeout(config.silence)
+                .stranger_memory(crate::STRANGER_MEMORY);
             let listener = Arc::new(endpoint.listen(&options)?);
             listening.udp.push(Arc::clone(&listener));
             let shared = Arc::clone(&listening.shared);
@@ -279,7 +288,8 @@ fn greet(raw: Raw, shared: &Arc<Shared>) {
     let spawned = thread::Builder::new().name("farhaul-greet".into()).spawn(move || {
         let shared = of_thread;
         let deadline = Instant::now() + HANDSHAKE_TIME;
-        let secured = secure(raw, Role::Server, &shared.terms, deadline);
+        let yields = shared.plain_if_asked.load(Ordering::Relaxed);
+        let secured = secure(raw, Role::Server, &shared.terms, yields, deadline);
         let in_time = shared.forget(number);
         if let (Ok(link), true) = (secured, in_time) {
             (shared.deliver)(link);

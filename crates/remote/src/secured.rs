@@ -102,34 +102,49 @@ impl From<HandshakeError> for LinkError {
 
 /// Makes a link of a connection, until `deadline`.
 ///
+/// With `yields` a peer that wants bytes to go unsealed has its way.
+///
 /// Dropping `raw` on failure, not aborting it, lets the peer read why.
 pub(crate) fn secure(
     raw: Raw,
     role: Role,
     terms: &Terms,
+    yields: bool,
     deadline: Instant,
 ) -> Result<Link, LinkError> {
     let core = Core::new(raw, Some(deadline));
     let wire = || Wire(Arc::clone(&core));
     let session = handshake(wire(), role, &terms.identity, &terms.trust, &terms.context.0)?;
     let (mut sealer, mut opener) = (Sealer::new(wire(), &session), Opener::new(wire(), &session));
-    // Whatever follows, the first record shows that both know the secret, and what they want.
-    let mut own = CONFIRMATION.to_vec();
-    own.push(if terms.plain { GOES_ON_PLAIN } else { GOES_ON_SEALED });
-    sealer.write_all(&own).and_then(|()| sealer.flush()).map_err(LinkError::Broken)?;
+    // Whatever follows, the first record shows that both know the secret, and what they want. Who
+    // yields hears the other first.
+    let say = |sealer: &mut Sealer<Wire>, plain: bool| -> Result<(), LinkError> {
+        let mut own = CONFIRMATION.to_vec();
+        own.push(if plain { GOES_ON_PLAIN } else { GOES_ON_SEALED });
+        sealer.write_all(&own).and_then(|()| sealer.flush()).map_err(LinkError::Broken)
+    };
+    if !yields {
+        say(&mut sealer, terms.plain)?;
+    }
     let mut peers = [0; CONFIRMATION.len() + 1];
     opener.read_exact(&mut peers).map_err(|error| match error.kind() {
         ErrorKind::InvalidData => LinkError::Secret,
         _ => LinkError::Broken(error),
     })?;
-    if peers[..CONFIRMATION.len()] != CONFIRMATION[..] {
+    let (known, wish) = peers.split_at(CONFIRMATION.len());
+    if known != CONFIRMATION || !matches!(wish, [GOES_ON_SEALED | GOES_ON_PLAIN]) {
         return Err(LinkError::Protocol("it is of another version".into()));
     }
-    if peers != own[..] {
-        return Err(LinkError::Plain { here: terms.plain });
+    let peers_plain = wish == [GOES_ON_PLAIN];
+    let plain = terms.plain || (yields && peers_plain);
+    if yields {
+        say(&mut sealer, plain)?;
+    }
+    if peers_plain != plain {
+        return Err(LinkError::Plain { here: plain });
     }
     core.unhurried().map_err(LinkError::Broken)?;
-    Ok(match terms.plain {
+    Ok(match plain {
         true => Link::plain(core, Some(&session)),
         false => Link::sealed(core, &session, opener, sealer),
     })

@@ -140,6 +140,8 @@ pub enum SshError {
         host: String,
         /// What it said.
         text: String,
+        /// The exit code that this is worth.
+        code: u8,
     },
     /// Something else has answered, or nothing.
     #[error("farhaul on {host} did not begin ({end}){}", noise_text(.noise))]
@@ -251,12 +253,10 @@ impl Remote {
         let sender = RemoteSender(Arc::new(Mutex::new(stdin)));
         let (begun, beginning) = mpsc::channel();
         let (told, received) = mpsc::sync_channel(MAX_WAITING);
-        let (first, sent) = (Arc::new(first), sender.clone());
-        let compared = Arc::clone(&first);
+        let sent = sender.clone();
         // A long line waits until ssh has connected, which `stop` must not.
         spawn("farhaul-hello", move || drop(sent.write(&first))).map_err(spawn_error)?;
-        spawn("farhaul-agent", move || receive(stdout, &compared, &begun, &told))
-            .map_err(spawn_error)?;
+        spawn("farhaul-agent", move || receive(stdout, &begun, &told)).map_err(spawn_error)?;
         let beginning = wait(&beginning, stop).ok_or(SshError::Interrupted(host.to_owned()))?;
         let greeting = match beginning {
             Beginning::Greeting(text) => greeting(&text, host)?,
@@ -368,23 +368,26 @@ fn wait(beginning: &Receiver<Beginning>, stop: &AtomicBool) -> Option<Beginning>
     }
 }
 
-fn receive(
-    mut stdout: impl BufRead,
-    hello: &[u8],
-    begun: &Sender<Beginning>,
-    told: &SyncSender<Received>,
-) {
-    let beginning = begin(&mut stdout, hello);
+fn receive(mut stdout: impl BufRead, begun: &Sender<Beginning>, told: &SyncSender<Received>) {
+    let beginning = begin(&mut stdout);
     let greeted = matches!(beginning, Beginning::Greeting(_));
     if begun.send(beginning).is_ok() && greeted {
         deliver(stdout, told);
     }
 }
 
-/// Passes over what a shell says. `hello` is not shown again if something echoes it.
-fn begin(stdout: &mut impl BufRead, hello: &[u8]) -> Beginning {
+/// What [`Remote::start`] makes of an agent's output, for fuzzing.
+#[doc(hidden)]
+pub fn look_for_greeting(stdout: &mut impl BufRead, host: &str) -> Result<Greeting, SshError> {
+    match begin(stdout) {
+        Beginning::Greeting(text) => greeting(&text, host),
+        Beginning::Noise { first, .. } => Err(no_greeting(host, "farhaul", None, first)),
+    }
+}
+
+/// Passes over what a shell says. The first line, if something echoes it, is not shown again.
+fn begin(stdout: &mut impl BufRead) -> Beginning {
     let (mut first, mut count) = (None, 0);
-    let hello = String::from_utf8_lossy(hello);
     for _ in 0..MAX_NOISE_LINES {
         let Ok(Some(line)) = read_line(stdout, MAX_LINE) else {
             return Beginning::Noise { first, too_much: false };
@@ -397,13 +400,18 @@ fn begin(stdout: &mut impl BufRead, hello: &[u8]) -> Beginning {
         if count > MAX_NOISE {
             break;
         }
-        let text = text.trim();
-        let is_echo = text.contains(hello.trim()) || text.len() > 16 && hello.contains(text);
-        if first.is_none() && !text.is_empty() && !is_echo {
-            first = Some(shown(text));
+        let text = shown(&text);
+        if first.is_none() && !text.is_empty() && !may_be_secret(&text) {
+            first = Some(text);
         }
     }
     Beginning::Noise { first, too_much: true }
+}
+
+/// Whether `text` may be a part of a secret that something there has echoed: a long hexadecimal number.
+fn may_be_secret(text: &str) -> bool {
+    const LONG: usize = 12;
+    text.as_bytes().split(|byte| !byte.is_ascii_hexdigit()).any(|run| run.len() >= LONG)
 }
 
 fn greeting(text: &str, host: &str) -> Result<Greeting, SshError> {
@@ -424,7 +432,10 @@ fn greeting(text: &str, host: &str) -> Result<Greeting, SshError> {
     }
     let greeting: Greeting = serde_json::from_str(text).map_err(|_| garbled())?;
     match &greeting.error {
-        Some(text) => Err(SshError::Agent { host: host.to_owned(), text: shown(text) }),
+        Some(text) => {
+            let (host, code) = (host.to_owned(), greeting.code.unwrap_or(1).max(1));
+            Err(SshError::Agent { host, text: shown(text), code })
+        }
         None => Ok(greeting),
     }
 }

@@ -133,8 +133,11 @@ impl Core {
         })
     }
 
-    /// The handshake is over.
+    /// The handshake is over: the peer is known, and may take its time and send much.
     pub fn unhurried(&self) -> io::Result<()> {
+        if let Raw::Udp(connection) = &self.raw {
+            connection.welcome();
+        }
         self.hurried.store(false, Ordering::Relaxed);
         self.raw.set_timeouts(None)
     }

@@ -176,6 +176,32 @@ fn who_does_not_belong_is_refused_with_the_reason() {
 }
 
 #[test]
+fn who_is_asked_to_goes_on_unsealed_only_while_that_is_allowed() {
+    for transport in BOTH {
+        let (near, far) = two(false);
+        let config = ListenConfig { ports: 0..=0, ..ListenConfig::new(far) };
+        let allowed = Arc::clone(&config.plain_if_asked);
+        let (give, links) = std::sync::mpsc::channel();
+        let listening = Listening::bind(&config, move |link| drop(give.send(link))).unwrap();
+        let dialed = |plain: bool| {
+            let terms = Terms { plain, ..near.clone() };
+            dial(&Dialer::new(DialConfig { transport, ..here(&listening, terms) }))
+        };
+        assert_eq!(dialed(true).unwrap_err().failure, DialFailure::Plain);
+        allowed.store(true, Ordering::Relaxed);
+        for plain in [true, false] {
+            let (near, far) = (dialed(plain).unwrap(), links.recv_timeout(TIME).unwrap());
+            for handle in [near.handle(), far.handle()] {
+                assert_eq!(handle.cipher().is_none(), plain);
+            }
+            exchange(near, far);
+        }
+        allowed.store(false, Ordering::Relaxed);
+        assert_eq!(dialed(true).unwrap_err().failure, DialFailure::Plain);
+    }
+}
+
+#[test]
 fn tcp_is_taken_where_udp_is_blocked() {
     let (near, far) = two(false);
     let (listening, links) = listen(far);
@@ -310,8 +336,8 @@ fn closing_is_bounded_by_its_time() {
         let (near, _far, _listening) = linked(transport, false);
         let (_, mut writer, handle) = near.into_parts();
         handle.set_max_rate(Some(8000));
-        // More than can leave at this rate; nobody else could let go of the stream.
-        writer.write_all(&pattern(100_000)).unwrap();
+        // More than can leave at this rate, and less than is sent at once.
+        writer.write_all(&pattern(60_000)).unwrap();
         let error = handle.close(Duration::from_millis(200)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert!(writer.write(b"more").is_err());

@@ -90,6 +90,19 @@ impl Session {
         }
     }
 
+    /// A session without a handshake whose keys everybody knows who knows `secret`: for measuring
+    /// and fuzzing, never for data that matters.
+    #[cfg(feature = "known-keys")]
+    pub fn with_known_keys(role: Role, cipher: Cipher, secret: [u8; SECRET]) -> Session {
+        let of_client = Zeroizing::new(secret);
+        let of_server = Zeroizing::new(secret.map(|byte| !byte));
+        let (sending, receiving) = match role {
+            Role::Client => (of_client, of_server),
+            Role::Server => (of_server, of_client),
+        };
+        Session { peer: PublicKey::EXAMPLE, cipher, sending, receiving }
+    }
+
     pub(crate) fn sending(&self) -> Schedule {
         Schedule::new(self.cipher, self.sending.clone())
     }

@@ -43,3 +43,5 @@ mod schedule;
 pub use handshake::{HandshakeError, Role, Session, Trust, handshake};
 pub use key::{Identity, KeyError, PublicKey};
 pub use record::{MAX_RECORD, Opener, Sealer};
+#[cfg(feature = "known-keys")]
+pub use schedule::Cipher;

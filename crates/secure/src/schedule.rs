@@ -10,13 +10,15 @@ use zeroize::Zeroizing;
 pub(crate) const SECRET: usize = 32;
 /// Bytes that a record is longer than what is in it.
 pub(crate) const TAG: usize = 16;
+/// What a record without any bytes costs a key: the blocks of its tag and of what is bound to it.
+const LEAST: u64 = 32;
 /// Bytes sealed with one key: far below the 2^38 bytes up to which an attacker gains nothing that
 /// matters (RFC 8446 §5.5), and the same for either cipher.
 const KEY_LIFE: u64 = 1 << 34;
 
 /// A cipher of TLS 1.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cipher {
+pub enum Cipher {
     /// Where the processor has instructions for it.
     Aes256Gcm,
     /// Everywhere else.
@@ -37,10 +39,10 @@ pub(crate) struct Schedule {
     cipher: Cipher,
     secret: Zeroizing<[u8; SECRET]>,
     key: LessSafeKey,
-    iv: [u8; 12],
+    iv: Zeroizing<[u8; 12]>,
     /// Records under this key.
     sequence: u64,
-    /// Bytes under this key.
+    /// Bytes under this key, of which each record has [`LEAST`] more than it holds.
     bytes: u64,
 }
 
@@ -66,7 +68,7 @@ impl Schedule {
     pub(crate) fn new(cipher: Cipher, secret: Zeroizing<[u8; SECRET]>) -> Self {
         let key = expand::<32>(&secret, b"farhaul key");
         let key = UnboundKey::new(cipher.algorithm(), key.as_ref()).expect("a key of 256 bits");
-        let iv = *expand::<12>(&secret, b"farhaul iv");
+        let iv = expand::<12>(&secret, b"farhaul iv");
         Schedule { cipher, secret, key: LessSafeKey::new(key), iv, sequence: 0, bytes: 0 }
     }
 
@@ -82,6 +84,30 @@ impl Schedule {
         tag.as_ref().try_into().expect("the tag of either cipher")
     }
 
+    /// Encrypts `body` into `sealed`, which has room for it and the tag, and nothing else.
+    pub(crate) fn seal_from(&mut self, header: &[u8], body: &[u8], sealed: &mut [u8]) {
+        let nonce = self.next_nonce();
+        let (out, tag) = sealed.split_at_mut(body.len());
+        self.key
+            .seal_out_of_place_scatter(nonce, Aad::from(header), body, out, &[], tag)
+            .expect("a record is far shorter than the cipher's limit");
+        self.count(body.len());
+    }
+
+    /// Decrypts `sealed`, body and tag, into `out`, which is as long as the body; `None` if it is not
+    /// the next record. Then nothing of it is in `out`.
+    pub(crate) fn open_into(&mut self, header: &[u8], sealed: &[u8], out: &mut [u8]) -> Option<()> {
+        let nonce = self.next_nonce();
+        let (body, tag) = sealed.split_at_checked(out.len())?;
+        let opened = self.key.open_separate_gather(nonce, Aad::from(header), body, tag, out);
+        if opened.is_err() {
+            out.fill(0);
+            return None;
+        }
+        self.count(body.len());
+        Some(())
+    }
+
     /// Decrypts `sealed`, body and tag, where it is; `None` if it is not the next record.
     pub(crate) fn open<'a>(&mut self, header: &[u8], sealed: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let nonce = self.next_nonce();
@@ -92,7 +118,7 @@ impl Schedule {
 
     /// As TLS 1.3 makes them (RFC 8446 §5.3): a number that never comes twice under a key.
     fn next_nonce(&mut self) -> Nonce {
-        let mut nonce = self.iv;
+        let mut nonce = *self.iv;
         for (byte, number) in nonce[4..].iter_mut().zip(self.sequence.to_be_bytes()) {
             *byte ^= number;
         }
@@ -103,7 +129,7 @@ impl Schedule {
     /// Goes on to the next key when this one has done enough: what was sent stays secret even if a
     /// later key becomes known.
     fn count(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
+        self.bytes += bytes as u64 + LEAST;
         if self.bytes >= KEY_LIFE {
             *self = Schedule::new(self.cipher, expand(&self.secret, b"farhaul next"));
         }

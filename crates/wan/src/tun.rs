@@ -11,6 +11,7 @@ mod device;
 mod namespace;
 mod netlink;
 mod path;
+mod processes;
 mod sys;
 
 pub use device::TunDevice;

@@ -12,16 +12,17 @@ use anyhow::{Context, Result};
 use farhaul_mover::Cancel;
 use farhaul_mover::transfer::link::{self, Purpose};
 use farhaul_mover::transfer::session::{Links, greet, refuse};
-use farhaul_mover::transfer::{Event, Observer, Outcome, TransferError};
-use farhaul_remote::agent::{Controller, ControllerSender};
+use farhaul_mover::transfer::{Event, Observer, TransferError};
+use farhaul_remote::agent::{Controller, ControllerSender, Refusal};
 use farhaul_remote::bootstrap::{Advertised, Expected, Greeting, Hello, Start};
 use farhaul_remote::{DialConfig, Dialer, ListenConfig, Listening, Received, Terms};
 use farhaul_secure::{Identity, Trust};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::job::{FileLine, Order, Told};
+use super::job::{Order, Told};
 use super::links::{Dialing, adapt};
+use super::show::file_line;
 use super::side::{self, Going, Surroundings, Wish};
 use crate::config::value::{At, Transport};
 use crate::config::{FlagLayer, Settings};
@@ -95,18 +96,19 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
                 shown.look(going);
                 alone.heed(going, orphaned.load(Ordering::Relaxed))
             },
+            service: None,
         },
     );
     listening.close();
     let error = finished.result.err().map(|error| (error.exit_code(), error.to_string()));
-    let code = error.as_ref().map(|(code, text)| (*code, text.clone()));
+    let code = error.as_ref().map(|(code, _)| *code);
     let summary = Box::new(finished.summary);
     // Who has gone does not want to know.
     let _ = sender.send(&Told::End { summary, error });
     match code {
         None => Ok(()),
         // The controller says it; here it would be said twice.
-        Some((code, message)) => Err(Failed { code, message }.into()),
+        Some(code) => Err(Failed { code, message: String::new() }.into()),
     }
 }
 
@@ -115,14 +117,15 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
 /// # Errors
 ///
 /// What to tell the controller.
-pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), String> {
+pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal> {
     let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
     if hello.plain && !settings.plain.value {
         let text = "this side does not allow data that is not encrypted: leave --plain out, or \
                     set plain = true in ~/.config/farhaul/config.toml here";
-        return Err(text.into());
+        return Err(Refusal { code: 3, text: text.into() });
     }
-    side::check(&order.job, &order.terms).map_err(|error| error.to_string())?;
+    side::check(&order.job, &order.terms)
+        .map_err(|error| Refusal { code: error.exit_code(), text: error.to_string() })?;
     let identity = Identity::generate().map_err(|error| error.to_string())?;
     let key = identity.public_key();
     let (trust, expected) = match hello.key {
@@ -275,21 +278,11 @@ impl Telling {
         if !self.all {
             return;
         }
+        if let Some(line) = file_line(event) {
+            return self.send(&Told::File(line));
+        }
         match event {
-            Event::File { path, size, digest, outcome } => {
-                let outcome = match outcome {
-                    Outcome::Moved { .. } => "moved",
-                    Outcome::Same => "same",
-                    Outcome::Kept => "kept",
-                };
-                self.send(&Told::File(FileLine {
-                    path: (*path).into(),
-                    size: *size,
-                    digest: digest
-                        .map(|digest| blake3::Hash::from_bytes(digest).to_hex().to_string()),
-                    outcome: outcome.into(),
-                }));
-            }
+            Event::Deleted { path } => self.send(&Told::Deleted((*path).into())),
             Event::Failed { failure, .. } => self.send(&Told::Failed(failure.to_string())),
             Event::Note(text) => self.send(&Told::Note((*text).to_owned())),
             Event::Skipped { path, what } => {

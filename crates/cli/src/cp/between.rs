@@ -1,10 +1,9 @@
 //! A copy between two other hosts: data goes directly from the one to the other.
 
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use farhaul_mover::transfer::TransferError;
 use farhaul_remote::bootstrap::{Hello, Start, fresh};
 use farhaul_remote::{Received, Remote, SshCommand};
 
@@ -12,26 +11,27 @@ use super::agent::Command;
 use super::job::{Job, ProgressLine, Told};
 use super::report::Summary;
 use super::show::Show;
-use super::side::{Finished, Going};
-use super::{END, LastWord, Plan, refused};
+use super::side::Going;
+use super::{END, Ended, LastWord, Plan, refused};
 use crate::agent::Task;
-use crate::config::{FlagLayer, Settings};
-use crate::exit::{Failed, interrupted};
+use crate::config::{FlagLayer, Origin, Settings};
+use crate::exit::{Failed, INTERRUPTED, interrupted};
 use crate::interrupt;
 
 /// Between two looks at the one or the other.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Starts both sides, brings them together, and tells how it goes.
-pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Finished> {
+pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Ended> {
     let stop = interrupt::stop_flag();
     let (_, secret, session) = fresh()?;
-    let command = SshCommand::parse(&plan.settings.ssh.value)?;
+    let command = SshCommand::parse(&plan.settings.ssh.value).map_err(refused)?;
     let start = |host: &str, job: Job| -> Result<Remote> {
         // The other host may have settings of its own.
         let settings = Settings::load(&FlagLayer::default(), Some(host))?;
-        let farhaul = match settings.remote_farhaul.origin {
-            crate::config::Origin::Default => &plan.settings.remote_farhaul.value,
+        let farhaul = match (&plan.settings.remote_farhaul.origin, &settings.remote_farhaul.origin)
+        {
+            (Origin::Flag, _) | (_, Origin::Default) => &plan.settings.remote_farhaul.value,
             _ => &settings.remote_farhaul.value,
         };
         let order = serde_json::to_value(Task::Copy(Box::new(plan.order(job, true))))?;
@@ -43,6 +43,7 @@ pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Finished> {
     let sink = start(to, Job::Sink(plan.sink.clone()))?;
     let source = start(from, Job::Source(plan.source.clone()))?;
     let key = |remote: &Remote| remote.greeting().key.context("an agent has a key");
+    plan.warn(show);
     let (source_key, sink_key) = (key(&source)?, key(&sink)?);
     let (udp, tcp) = sink.candidates();
     sink.sender().send(&Start::Listen { peer_key: source_key })?;
@@ -60,11 +61,19 @@ fn follow(
     stop: &std::sync::atomic::AtomicBool,
     show: &Show,
     (from, to): (&str, &str),
-) -> Result<Finished> {
+) -> Result<Ended> {
     let mut ends: [Option<LastWord>; 2] = [None, None];
     let mut gone = [false, false];
     let mut stopped = false;
-    while ends[0].is_none() && !(gone[0] || gone[1]) {
+    let mut going = Going::default();
+    let mut sink_ended = None;
+    // What the source says counts; a sink that has ended is not waited for, nor who has gone wordless.
+    while ends[0].is_none() && !gone[0] && !(gone[1] && ends[1].is_none()) {
+        let sink_failed = ends[1].as_ref().is_some_and(|(_, error)| error.is_some());
+        if sink_failed && sink_ended.get_or_insert_with(Instant::now).elapsed() > END {
+            // It may never have been there for the source.
+            let _ = source.sender().send(&Command::Stop);
+        }
         if stop.load(std::sync::atomic::Ordering::Relaxed) && !stopped {
             stopped = true;
             for remote in [source, sink] {
@@ -77,8 +86,13 @@ fn follow(
                 match remote.received().recv_timeout(LOOK) {
                     Ok(Received::Message(value)) => match serde_json::from_value(value) {
                         Ok(Told::End { summary, error }) => ends[at] = Some((*summary, error)),
-                        // Both tell the same; what was deleted or failed there, too.
-                        Ok(told) if at == 0 => tell(show, told),
+                        // The sink tells the source what its user is to know.
+                        Ok(told) if at == 0 => {
+                            if let Told::Progress(line) = &told {
+                                note_progress(&mut going, line);
+                            }
+                            tell(show, told);
+                        }
                         _ => {}
                     },
                     Ok(Received::Closed(_)) | Err(RecvTimeoutError::Disconnected) => {
@@ -90,23 +104,33 @@ fn follow(
             }
         }
     }
-    if stopped {
-        return Err(interrupted().into());
-    }
-    let end = ends[0].take().or(ends[1].take());
-    match end {
-        Some((summary, None)) => Ok(Finished { summary, going: Going::default(), result: Ok(()) }),
-        Some((_, Some((code, message)))) => Err(Failed { code, message }.into()),
-        None => {
-            let host = if gone[0] { from } else { to };
-            let why = "farhaul there ended before its time; the same command goes on from here";
-            let error = std::io::Error::other(format!("{host}: {why}"));
-            Ok(Finished {
-                summary: Summary::default(),
-                going: Going::default(),
-                result: Err(TransferError::Unreachable(error)),
-            })
+    let why = "farhaul there ended before its time; the same command goes on from here";
+    let lost = |host: &str| Failed { code: 1, message: format!("{host}: {why}") };
+    let [source_end, sink_end] = ends;
+    // What the sink says of itself is better than what the source makes of it.
+    let sinks_word = sink_end.as_ref().and_then(|(_, error)| error.clone());
+    let (summary, result) = match source_end.or(sink_end) {
+        _ if stopped => (Summary::default(), Err(interrupted())),
+        Some((summary, None)) => (summary, Ok(())),
+        Some((summary, Some((code, message)))) => {
+            let consequence = code == INTERRUPTED || message.starts_with("the other side");
+            let (code, message) = match sinks_word {
+                Some((code, text)) if consequence => (code, format!("{to}: {text}")),
+                _ => (code, format!("{from}: {message}")),
+            };
+            (summary, Err(Failed { code, message }))
         }
+        None => (Summary::default(), Err(lost(if gone[0] { from } else { to }))),
+    };
+    Ok(Ended { summary, going, result })
+}
+
+/// What the report at the end tells of the way.
+fn note_progress(going: &mut Going, line: &ProgressLine) {
+    going.rtt = Duration::try_from_secs_f64(line.rtt_ms / 1e3).unwrap_or_default();
+    if !line.path.is_empty() {
+        going.path = Some(line.path.clone());
+        going.connected.get_or_insert_with(Instant::now);
     }
 }
 
@@ -115,7 +139,8 @@ fn tell(show: &Show, told: Told) {
         Told::Note(text) => show.note(&text),
         Told::Failed(text) => show.failed(&text),
         Told::File(file) => show.file(&file),
-        Told::Progress(line) => show.progress(&ProgressLine { ..line }),
+        Told::Deleted(path) => show.deleted(&path.path()),
+        Told::Progress(line) => show.progress(&line),
         Told::End { .. } => {}
     }
 }

@@ -165,6 +165,8 @@ pub struct SinkJob {
     pub existing: OnExisting,
     /// Remove what the source does not have.
     pub delete: bool,
+    /// As of [`SourceJob::rules`]: what is left out by these is not removed.
+    pub spared: Vec<(String, bool)>,
     /// Keep set-user-ID and set-group-ID bits.
     pub keep_set_id: bool,
     /// Take the digests of files that are not moved, too.
@@ -193,6 +195,17 @@ impl From<OnExisting> for Existing {
     }
 }
 
+/// What a server is asked for. Paths are relative to the export.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ServedOrder {
+    /// The export's name.
+    pub export: String,
+    /// The server's part.
+    pub job: Job,
+    /// What both sides are told.
+    pub terms: Terms,
+}
+
 /// What an agent is told first, beside what the bootstrap needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
@@ -214,6 +227,8 @@ pub enum Told {
     Note(String),
     /// Something failed, and the transfer goes on.
     Failed(String),
+    /// An entry of the target was deleted, or would be.
+    Deleted(Bytes),
     /// A file is over.
     File(FileLine),
     /// How it goes.
@@ -236,8 +251,18 @@ pub struct FileLine {
     pub size: u64,
     /// In hexadecimal digits.
     pub digest: Option<String>,
+    /// The digest is that of a file with holes.
+    pub sparse: bool,
     /// `moved`, `same` or `kept`.
     pub outcome: String,
+}
+
+impl FileLine {
+    /// What its digest is of, if it has one: `blake3`, which b3sum prints, or `blake3-sparse`, that of a
+    /// file with holes.
+    pub fn hash(&self) -> Option<&'static str> {
+        self.digest.as_ref().map(|_| if self.sparse { "blake3-sparse" } else { "blake3" })
+    }
 }
 
 /// How far it is.

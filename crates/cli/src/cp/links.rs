@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use farhaul_mover::transfer::link::{self, LinkFacts};
@@ -10,7 +10,7 @@ use farhaul_mover::transfer::session::{Dial, Way};
 use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle, Transport};
 
 /// How long an attempt to connect may take.
-const DIAL_TIME: Duration = Duration::from_secs(15);
+pub const DIAL_TIME: Duration = Duration::from_secs(15);
 
 /// A connection for a transfer, on which the peer's memory allows windows of so many packets.
 pub fn adapt(link: Link, most_window: u32) -> link::Link {
@@ -98,6 +98,10 @@ impl Dial for Dialing {
             };
             io::Error::new(kind, error)
         })
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 
     fn has_choice(&self) -> bool {

@@ -1,5 +1,7 @@
 //! The receipt of a copy: every file with its digest, to be kept and checked later.
 
+pub mod read;
+
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +11,9 @@ use tempfile::NamedTempFile;
 
 use super::job::FileLine;
 use super::report::Summary;
+
+/// The form of receipts that this version writes and reads.
+const FORMAT: u32 = 1;
 
 /// Writes a receipt as files come, so that it costs no memory; it has its name when it is whole.
 pub struct ReceiptWriter {
@@ -30,6 +35,8 @@ struct Line<'a> {
     path_hex: Option<String>,
     size: u64,
     digest: Option<&'a str>,
+    /// See [`FileLine::hash`].
+    hash: Option<&'static str>,
     outcome: &'a str,
 }
 
@@ -58,7 +65,8 @@ impl ReceiptWriter {
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;
         let created = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let created = created.unwrap_or_default().as_secs();
-        let head = serde_json::to_string(&Head { farhaul_receipt: 1, created, sources, target })?;
+        let head =
+            serde_json::to_string(&Head { farhaul_receipt: FORMAT, created, sources, target })?;
         // The object goes on with its files.
         let head = format!("{},\n\"files\":[", head.trim_end_matches('}'));
         let mut out = BufWriter::new(file);
@@ -95,6 +103,7 @@ impl ReceiptWriter {
             path_hex,
             size: file.size,
             digest: file.digest.as_deref(),
+            hash: file.hash(),
             outcome: &file.outcome,
         };
         let separator = if std::mem::take(&mut self.first) { "\n" } else { ",\n" };

@@ -1,10 +1,13 @@
 //! What a copy came to, and the receipt of it.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
+use farhaul_mover::transfer::limit::Evidence;
+use farhaul_mover::transfer::stages::{STAGES, Stage};
 use serde::{Deserialize, Serialize};
 
-use crate::units::{show_rate, show_size};
+use crate::units::{show_rate, show_size, show_time};
 
 /// What one side has done, as it tells the other or its user.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -58,6 +61,56 @@ pub struct Report {
     /// Share of their time that the lanes of each side spent in each stage.
     pub source_stages: Stages,
     pub sink_stages: Stages,
+    /// What each part would do alone.
+    pub rates: Rates,
+}
+
+/// Bits a second of one lane's work in each part by itself, and what the path seems to carry. None:
+/// too little of it to tell.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Rates {
+    pub source_disk: Option<f64>,
+    pub source_hash: Option<f64>,
+    pub cipher: Option<f64>,
+    pub network: Option<f64>,
+    pub sink_hash: Option<f64>,
+    pub destination_disk: Option<f64>,
+}
+
+impl Rates {
+    /// Of times in which `moved` bytes were dealt with.
+    pub fn of(evidence: &Evidence, moved: u64, capacity: f64) -> Self {
+        // Less than this is noise.
+        const LEAST: u64 = 1000;
+        let rate = |times: &[u64; STAGES], stage: Stage| {
+            let time = times[stage as usize];
+            (time >= LEAST && moved > 0).then(|| moved as f64 * 8.0 / (time as f64 / 1e6))
+        };
+        Rates {
+            source_disk: rate(&evidence.source, Stage::Read),
+            source_hash: rate(&evidence.source, Stage::Hash),
+            cipher: rate(&evidence.source, Stage::Seal),
+            network: (capacity > 0.0).then_some(capacity),
+            sink_hash: rate(&evidence.sink, Stage::Hash),
+            destination_disk: rate(&evidence.sink, Stage::Write),
+        }
+    }
+
+    /// Those that are known, for people.
+    fn show(&self) -> String {
+        let all = [
+            ("reading", self.source_disk),
+            ("hashing", self.source_hash),
+            ("sealing", self.cipher),
+            ("the path", self.network),
+            ("checking", self.sink_hash),
+            ("writing", self.destination_disk),
+        ];
+        let known = all
+            .iter()
+            .filter_map(|(name, rate)| rate.map(|rate| format!("{name} {}", show_rate(rate))));
+        known.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Shares of time, 0 to 1.
@@ -101,42 +154,56 @@ impl Stages {
 }
 
 impl Report {
+    /// What there is beside files.
+    fn others(&self) -> String {
+        let Summary { directories, symlinks, .. } = self.summary;
+        let directories = counted(directories, "directory", "directories");
+        format!("{directories}, {}", counted(symlinks, "link", "links"))
+    }
+
     /// For people.
     pub fn show(&self, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         let s = &self.summary;
         if self.dry_run {
-            writeln!(
-                out,
-                "would copy {} files ({}), {} files are there; {} directories, {} links",
-                s.moved_files,
-                show_size(s.moved_bytes),
-                s.same_files,
-                s.directories,
-                s.symlinks
-            )?;
+            write!(out, "would copy {} ({})", files(s.moved_files), show_size(s.moved_bytes))?;
+            if s.same_files > 0 {
+                write!(out, "; {} there already", files_are(s.same_files))?;
+            }
+            if s.directories + s.symlinks > 0 {
+                write!(out, "; {}", self.others())?;
+            }
+            writeln!(out)?;
             if s.deleted > 0 {
-                writeln!(out, "would delete {} entries", s.deleted)?;
+                writeln!(out, "would delete {}", counted(s.deleted, "entry", "entries"))?;
             }
-            if let Some(seconds) = self.estimate_seconds {
-                writeln!(out, "it would take about {seconds:.0} s")?;
+            if s.failed > 0 {
+                writeln!(out, "could not copy {}", counted(s.failed, "entry", "entries"))?;
             }
-            return Ok(());
+            return match self.estimate_seconds {
+                Some(seconds) if seconds < 1.0 => writeln!(out, "it would take less than 1 s"),
+                Some(seconds) => writeln!(out, "it would take about {}", duration(seconds)),
+                None => writeln!(
+                    out,
+                    "how long it would take is not known: --rate says what to reckon with"
+                ),
+            };
         }
         write!(
             out,
-            "copied {} files, {} directories, {} links, {} in {:.1} s ({})",
-            s.moved_files,
-            s.directories,
-            s.symlinks,
+            "copied {}, {} in {} ({})",
+            files(s.moved_files),
             show_size(s.moved_bytes),
-            self.seconds,
+            duration(self.seconds),
             show_rate(self.bits_per_second)
         )?;
+        if s.directories + s.symlinks > 0 {
+            write!(out, "; {}", self.others())?;
+        }
         if s.resumed_bytes > 0 {
             write!(out, "; {} were there from before", show_size(s.resumed_bytes))?;
         }
         if s.same_files > 0 {
-            write!(out, "; {} files were the same", s.same_files)?;
+            write!(out, "; {} left as they were", files(s.same_files))?;
         }
         if s.deleted > 0 {
             write!(out, "; {} deleted", s.deleted)?;
@@ -151,13 +218,39 @@ impl Report {
         }
         if verbose {
             writeln!(out, "limited by: {}", self.limited_by)?;
-            writeln!(out, "sender:   {}", self.source_stages.show())?;
-            writeln!(out, "receiver: {}", self.sink_stages.show())?;
-            if let Some(transport) = &self.transport {
+            let sides = [
+                ("sender:  ", self.source_stages.show()),
+                ("receiver:", self.sink_stages.show()),
+                ("alone:   ", self.rates.show()),
+            ];
+            for (side, shown) in sides.iter().filter(|(_, shown)| !shown.is_empty()) {
+                writeln!(out, "{side} {shown}")?;
+            }
+            if let Some(transport) = self.transport.as_ref().filter(|_| self.packets_sent > 0) {
                 let share = self.retransmitted as f64 * 100.0 / self.packets_sent.max(1) as f64;
                 writeln!(out, "{transport}, rtt {:.1} ms, retransmitted {share:.2}%", self.rtt_ms)?;
             }
         }
         Ok(())
+    }
+}
+
+fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
+fn files(count: u64) -> String {
+    counted(count, "file", "files")
+}
+
+fn files_are(count: u64) -> String {
+    counted(count, "file is", "files are")
+}
+
+fn duration(seconds: f64) -> String {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if seconds >= 60.0 => show_time(time),
+        Ok(_) => format!("{seconds:.1} s"),
+        Err(_) => "a very long time".into(),
     }
 }

@@ -1,6 +1,7 @@
 //! How a copy goes, for people and for programs.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ pub struct Wanted {
 pub struct Show {
     wanted: Wanted,
     bar: Option<ProgressBar>,
-    receipt: Option<Mutex<ReceiptWriter>>,
+    receipt: Mutex<Option<ReceiptWriter>>,
     began: Instant,
     last: Mutex<Last>,
 }
@@ -66,6 +67,8 @@ pub enum Line<'a> {
         path: String,
         size: u64,
         digest: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hash: Option<&'static str>,
         outcome: &'a str,
     },
     Failed {
@@ -96,7 +99,7 @@ impl Show {
             });
         let now = Instant::now();
         let last = Mutex::new(Last { at: now, moved: 0, rate: 0.0, line: now });
-        Show { wanted, bar, receipt: receipt.map(Mutex::new), began: now, last }
+        Show { wanted, bar, receipt: Mutex::new(receipt), began: now, last }
     }
 
     /// Says a line to a person.
@@ -116,6 +119,8 @@ impl Show {
     }
 
     fn say(&self, line: &str) {
+        // Names may hold anything, commands for the terminal included.
+        let line = farhaul_mover::printable_path(Path::new(line));
         match &self.bar {
             Some(bar) => bar.println(line),
             None => eprintln!("{line}"),
@@ -131,35 +136,39 @@ impl Show {
     /// A file is over.
     pub fn file(&self, file: &FileLine) {
         let path = file.path.path();
-        if let Some(receipt) = &self.receipt {
-            receipt.lock().unwrap_or_else(PoisonError::into_inner).file(file);
+        if let Some(receipt) = &mut *self.receipt.lock().unwrap_or_else(PoisonError::into_inner) {
+            receipt.file(file);
         }
         if self.wanted.json_stream {
             let path = path.to_string_lossy().into_owned();
             let digest = file.digest.as_deref();
-            self.line(&Line::File { path, size: file.size, digest, outcome: &file.outcome });
+            let (size, hash, outcome) = (file.size, file.hash(), &*file.outcome);
+            self.line(&Line::File { path, size, digest, hash, outcome });
         }
         if self.wanted.verbose && file.outcome == "moved" {
             self.say(&path.to_string_lossy());
         }
     }
 
+    /// An entry of the target was deleted, or would be.
+    pub fn deleted(&self, path: &Path) {
+        self.line(&Line::Deleted { path: path.to_string_lossy().into_owned() });
+        if self.wanted.verbose {
+            self.say(&format!("deleted {}", path.display()));
+        }
+    }
+
     /// Takes an event of a side in this process.
     pub fn event(&self, event: &Event<'_>) {
+        if let Some(line) = file_line(event) {
+            return self.file(&line);
+        }
         match event {
-            Event::File { path, size, digest, outcome } => {
-                self.file(&file_line(path, *size, digest.as_ref(), *outcome));
-            }
             Event::Failed { failure, .. } => self.failed(&failure.to_string()),
             Event::Skipped { path, what } => {
                 self.note(&format!("left out {}: {what}", path.display()));
             }
-            Event::Deleted { path } => {
-                self.line(&Line::Deleted { path: path.to_string_lossy().into_owned() });
-                if self.wanted.verbose {
-                    self.say(&format!("deleted {}", path.display()));
-                }
-            }
+            Event::Deleted { path } => self.deleted(path),
             Event::Note(text) => self.note(text),
             _ => {}
         }
@@ -197,17 +206,17 @@ impl Show {
 
     /// All files come again: the receipt is to have each once.
     pub fn begin_again(&self) {
-        if let Some(receipt) = &self.receipt {
-            receipt.lock().unwrap_or_else(PoisonError::into_inner).begin_again();
+        if let Some(receipt) = &mut *self.receipt.lock().unwrap_or_else(PoisonError::into_inner) {
+            receipt.begin_again();
         }
     }
 
     /// Takes the bar away; the receipt, to be ended.
-    pub fn finish(self) -> Option<ReceiptWriter> {
+    pub fn end_progress(&self) -> Option<ReceiptWriter> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        self.receipt.map(|receipt| receipt.into_inner().unwrap_or_else(PoisonError::into_inner))
+        self.receipt.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -235,19 +244,16 @@ fn text(line: &ProgressLine, rate: f64) -> String {
 }
 
 /// A file that is over, for another host or a receipt.
-pub fn file_line(
-    path: &std::path::Path,
-    size: u64,
-    digest: Option<&[u8; 32]>,
-    outcome: Outcome,
-) -> FileLine {
+pub fn file_line(event: &Event<'_>) -> Option<FileLine> {
+    let Event::File { path, size, digest, sparse, outcome } = event else { return None };
     let outcome = match outcome {
         Outcome::Moved { .. } => "moved",
         Outcome::Same => "same",
         Outcome::Kept => "kept",
     };
-    let digest = digest.map(|digest| blake3::Hash::from_bytes(*digest).to_hex().to_string());
-    FileLine { path: Bytes::from(path), size, digest, outcome: outcome.into() }
+    let digest = digest.map(|digest| blake3::Hash::from_bytes(digest).to_hex().to_string());
+    let path = Bytes::from(*path);
+    Some(FileLine { path, size: *size, digest, sparse: *sparse, outcome: outcome.into() })
 }
 
 /// How a side goes, for another host or a display.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,9 @@ use farhaul_mover::transfer::session::{Links, Session, Way};
 use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::filter::Filter;
 use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
-use farhaul_mover::transfer::{Event, Observer, Progress, Role, TransferError};
+use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, Role, TransferError};
 
-use super::job::{Job, SinkJob, SourceJob, Terms};
+use super::job::{Bytes, Job, SinkJob, SourceJob, Terms};
 use super::report::Summary;
 use crate::units::show_rate;
 
@@ -76,6 +77,19 @@ pub struct Surroundings<'a> {
     pub observe: Observer<'a>,
     /// Is told how it goes, some times a second, and says what is to be done.
     pub show: &'a mut dyn FnMut(&Going) -> Wish,
+    /// It runs for a client of a server.
+    pub service: Option<Service<'a>>,
+}
+
+/// What a server adds.
+#[derive(Clone, Copy)]
+pub struct Service<'a> {
+    /// The directory that all paths are below, and that nothing leads out of.
+    pub root: &'a Path,
+    /// Is called once connections may come: the job can be begun.
+    pub ready: &'a dyn Fn(),
+    /// Ends the transfer with what somebody has put in.
+    pub end: &'a Mutex<Option<TransferError>>,
 }
 
 /// What whoever looks on wants.
@@ -93,8 +107,9 @@ pub enum Wish {
 /// Does a job over these connections.
 pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>) -> Finished {
     let session = Session::default();
+    let root = around.service.map(|service| service.root);
     match job {
-        Job::Source(job) => match source(job, terms, &session, around.observe) {
+        Job::Source(job) => match source(job, terms, root, &session, around.observe) {
             Ok(source) => {
                 let announce = || source.announce_everything();
                 let progress = || source.progress();
@@ -104,20 +119,56 @@ pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>)
             }
             Err(error) => refused(error),
         },
-        Job::Sink(job) => match sink(job, terms, &session, around.observe) {
-            Ok(sink) => {
-                let progress = || sink.progress();
-                let work = || {
-                    if let Err(error) = sink.work() {
-                        session.end(Err(error));
-                    }
-                };
-                let (result, going) =
-                    drive(&sink, &session, terms, links, around, false, &work, &progress);
-                Finished { summary: of_sink(&sink), going, result }
+        Job::Sink(job) => {
+            let Surroundings { session: id, cancel, observe, show, service } = around;
+            let outcomes = Outcomes::default();
+            let observe = |event: Event<'_>| {
+                outcomes.count(&event);
+                observe(event);
+            };
+            match sink(job, terms, root, &session, &observe) {
+                Ok(sink) => {
+                    let progress = || sink.progress();
+                    let work = || {
+                        if let Err(error) = sink.work() {
+                            session.end(Err(error));
+                        }
+                    };
+                    let observe = &observe;
+                    let around = Surroundings { session: id, cancel, observe, show, service };
+                    let (result, going) =
+                        drive(&sink, &session, terms, links, around, false, &work, &progress);
+                    Finished { summary: of_sink(&sink, &outcomes), going, result }
+                }
+                Err(error) => refused(error),
             }
-            Err(error) => refused(error),
-        },
+        }
+    }
+}
+
+/// What a sink tells of its files as they end.
+#[derive(Debug, Default)]
+struct Outcomes {
+    moved: AtomicU64,
+    bytes: AtomicU64,
+    resumed: AtomicU64,
+    same: AtomicU64,
+}
+
+impl Outcomes {
+    fn count(&self, event: &Event<'_>) {
+        let Event::File { size, outcome, .. } = event else { return };
+        let add = |count: &AtomicU64, more| count.fetch_add(more, Ordering::Relaxed);
+        match outcome {
+            Outcome::Moved { resumed } => {
+                add(&self.moved, 1);
+                add(&self.bytes, size.saturating_sub(*resumed));
+                add(&self.resumed, *resumed);
+            }
+            Outcome::Same | Outcome::Kept => {
+                add(&self.same, 1);
+            }
+        }
     }
 }
 
@@ -131,53 +182,74 @@ pub fn check(job: &Job, terms: &Terms) -> Result<(), TransferError> {
     let session = Session::default();
     match job {
         Job::Source(job) if job.stream => Ok(()),
-        Job::Source(job) => source(job, terms, &session, &|_| {}).map(drop),
-        Job::Sink(_) => Ok(()),
+        Job::Source(job) => source(job, terms, None, &session, &|_| {}).map(drop),
+        Job::Sink(job) if job.stream => Ok(()),
+        // As in a dry run nothing is made.
+        Job::Sink(job) => {
+            let terms = Terms { dry_run: true, ..terms.clone() };
+            sink(job, &terms, None, &session, &|_| {}).map(drop)
+        }
     }
 }
 
 fn source<'a>(
     job: &SourceJob,
     terms: &Terms,
+    root: Option<&Path>,
     session: &'a Session,
     observe: Observer<'a>,
 ) -> Result<Source<'a>, TransferError> {
-    let mut filter = Filter::default();
-    for (pattern, include) in &job.rules {
-        filter.add(pattern, *include).map_err(|error| {
-            TransferError::Unreachable(io::Error::new(io::ErrorKind::InvalidInput, error))
-        })?;
-    }
     let options = SourceOptions {
-        filter,
+        filter: filter(&job.rules)?,
         verify: terms.verify,
         dry_run: terms.dry_run,
         owner: terms.preserve.owner,
+        sparse: terms.preserve.sparse,
         xattrs: terms.preserve.xattrs,
         hard_links: terms.preserve.hard_links,
         count: job.count,
         pace: terms.rate.map(|rate| Arc::new(Pace::new(rate))),
     };
-    let what = match job.stream {
-        true => Sources::Stream { name: b"stdin".to_vec(), stream: Box::new(io::stdin()) },
-        false => Sources::Paths(job.paths.iter().map(|path| path.path_at_home()).collect()),
+    let what = match (root, job.stream) {
+        (Some(root), _) => {
+            let paths = job.paths.iter().map(Bytes::path).collect();
+            Sources::Below { root: root.into(), paths }
+        }
+        (None, true) => Sources::Stream { name: b"stdin".to_vec(), stream: Box::new(io::stdin()) },
+        (None, false) => Sources::Paths(job.paths.iter().map(Bytes::path_at_home).collect()),
     };
     Source::new(what, options, session, observe)
+}
+
+fn filter(rules: &[(String, bool)]) -> Result<Filter, TransferError> {
+    let mut filter = Filter::default();
+    for (pattern, include) in rules {
+        filter.add(pattern, *include).map_err(|error| {
+            TransferError::Unreachable(io::Error::new(io::ErrorKind::InvalidInput, error))
+        })?;
+    }
+    Ok(filter)
 }
 
 fn sink<'a>(
     job: &SinkJob,
     terms: &Terms,
+    root: Option<&Path>,
     session: &'a Session,
     observe: Observer<'a>,
 ) -> Result<Sink<'a>, TransferError> {
-    let target = match job.stream {
-        true => SinkTarget::Standard(Box::new(io::stdout())),
-        false => SinkTarget::Path { path: job.path.path_at_home(), directory: job.directory },
+    let directory = job.directory;
+    let target = match (root, job.stream) {
+        (Some(root), _) => {
+            SinkTarget::Below { root: root.into(), path: job.path.path(), directory }
+        }
+        (None, true) => SinkTarget::Standard(Box::new(io::stdout())),
+        (None, false) => SinkTarget::Path { path: job.path.path_at_home(), directory },
     };
     let options = SinkOptions {
         existing: job.existing.into(),
         delete: job.delete,
+        filter: filter(&job.spared)?,
         dry_run: terms.dry_run,
         verify: terms.verify,
         preserve: terms.preserve.into(),
@@ -187,6 +259,10 @@ fn sink<'a>(
     };
     let say = Box::new(|message| session.channel.say(&message));
     Sink::new(options, say, Arc::clone(&session.stages), observe)
+}
+
+fn taken(end: &Mutex<Option<TransferError>>) -> Option<TransferError> {
+    end.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Runs a role beside its other work and what shows.
@@ -201,7 +277,7 @@ fn drive(
     beside: &(dyn Fn() + Sync),
     progress: &(dyn Fn() -> Progress + Sync),
 ) -> (Result<(), TransferError>, Going) {
-    let Surroundings { session: id, cancel, observe, show } = around;
+    let Surroundings { session: id, cancel, observe, show, service } = around;
     let options = &terms.session(id, cancel);
     let over = AtomicBool::new(false);
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
@@ -211,6 +287,9 @@ fn drive(
         Compared { role, session, observe, detour: Detour::default(), carried: BTreeMap::new() };
     let mut watch = Watch::new(session, source, progress);
     let watcher = thread::current();
+    if let Some(service) = service {
+        (service.ready)();
+    }
     let result = thread::scope(|threads| {
         threads.spawn(beside);
         let over = &over;
@@ -231,6 +310,9 @@ fn drive(
             let full = watch.look_is_full();
             if full && choice {
                 compared.look(watch.passed, watch.going.lately.limit());
+            }
+            if let Some(why) = service.and_then(|service| taken(service.end)) {
+                session.end(Err(why));
             }
             if full && source && !terms.fixed_lanes && !compared.detour.is_trying() {
                 let passed = watch.passed;
@@ -394,15 +476,18 @@ fn of_source(source: &Source<'_>) -> Summary {
 }
 
 /// What a sink knows: which of its files were moved is known to the source.
-fn of_sink(sink: &Sink<'_>) -> Summary {
-    let (tally, failures, progress) = (sink.tally(), sink.failures(), sink.progress());
+fn of_sink(sink: &Sink<'_>, outcomes: &Outcomes) -> Summary {
+    let (tally, failures) = (sink.tally(), sink.failures());
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     Summary {
         files: tally.files,
         directories: tally.directories,
         symlinks: tally.symlinks,
         bytes: tally.bytes,
-        moved_files: progress.files,
-        moved_bytes: progress.moved,
+        moved_files: read(&outcomes.moved),
+        moved_bytes: read(&outcomes.bytes),
+        resumed_bytes: read(&outcomes.resumed),
+        same_files: read(&outcomes.same),
         deleted: sink.deleted(),
         failed: failures.count,
         failures: failures.first.iter().map(ToString::to_string).collect(),

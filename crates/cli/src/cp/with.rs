@@ -18,6 +18,7 @@ use farhaul_remote::{
 };
 use farhaul_secure::Trust;
 
+use super::agent::Command;
 use super::job::{Job, Told};
 use super::links::Dialing;
 use super::report::Summary;
@@ -39,9 +40,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Copies. An agent that ends before its time is started again: the new one goes on where it was.
 pub fn run(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finished> {
-    if plan.terms.plain {
-        show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
-    }
+    plan.warn(show);
     let stop = interrupt::stop_flag();
     let mut far = Far::start(plan, host, sending, &stop).map_err(refused)?;
     let mut before = Summary::default();
@@ -108,7 +107,7 @@ struct Far {
 
 impl Far {
     fn start(plan: &Plan, host: &str, sending: bool, stop: &AtomicBool) -> Result<Self, SshError> {
-        let internal = |why: String| SshError::Agent { host: host.to_owned(), text: why };
+        let internal = |why: String| SshError::Agent { host: host.to_owned(), code: 1, text: why };
         let (identity, secret, session) = fresh().map_err(|error| internal(error.to_string()))?;
         let job = match sending {
             true => Job::Sink(plan.sink.clone()),
@@ -173,8 +172,13 @@ impl Far {
                     show.progress(&progress_line(going));
                     self.heed(going, host, &stop)
                 },
+                service: None,
             },
         );
+        if finished.result.is_err() {
+            // It may wait for connections. If it has gone, it needs no word.
+            let _ = self.remote.sender().send(&Command::Stop);
+        }
         // The far side's own word, if it has one: it knows why it could not go on.
         if finished.result.is_err() || !sending {
             self.wait_end();
@@ -195,13 +199,17 @@ impl Far {
             *error = io::Error::new(ErrorKind::TimedOut, self.with_ports(error, host));
         }
         if let Some((summary, error)) = self.ended.take() {
-            if let (Err(TransferError::Lost { .. }), Some((code, text))) = (&finished.result, error)
-            {
+            let unreached = matches!(
+                &finished.result,
+                Err(TransferError::Lost { .. } | TransferError::Unreachable(_))
+            );
+            if unreached && let Some((code, text)) = error {
                 return Err(Failed { code, message: format!("{host}: {text}") }.into());
             }
             if !sending {
-                // The source knows what was moved and what was there.
-                finished.summary = summary;
+                // The source knows what was moved and what was there; failures it words from its side.
+                let failures = std::mem::take(&mut finished.summary.failures);
+                finished.summary = Summary { failures, ..summary };
             }
         }
         self.remote.close(END);
@@ -226,8 +234,9 @@ impl Far {
     fn heed(&mut self, going: &Going, host: &str, stop: &AtomicBool) -> Wish {
         let before = self.closed;
         self.look();
-        if self.given_up {
-            // Whoever still dials need not.
+        let failed = self.ended.as_ref().is_some_and(|(_, error)| error.is_some());
+        if self.given_up || (failed && going.path.is_none()) {
+            // There is nobody to connect to. Whoever still dials need not.
             stop.store(true, Ordering::Relaxed);
         }
         if !self.closed || self.ended.is_some() || self.given_up {
@@ -287,7 +296,7 @@ impl Far {
 }
 
 /// Tells which way data goes, where that is not the one hoped for.
-fn say_way(plan: &Plan, show: &Show, before: Option<&str>, going: &Going) {
+pub fn say_way(plan: &Plan, show: &Show, before: Option<&str>, going: &Going) {
     let Some(now) = &going.path else { return };
     if going.tcp_is_better {
         return; // which has been told

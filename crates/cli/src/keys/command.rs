@@ -4,16 +4,17 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use farhaul_mover::location::Location;
 use farhaul_secure::PublicKey;
 use serde::Serialize;
 
-use super::{allow_list, identity};
+use super::{allow_list, identity, known_servers};
 use crate::exit::Usage;
 use crate::output;
 use crate::places::Surroundings;
 use crate::serve::Limits;
 
-/// Keys: your own, and those that may connect to farhaul serve.
+/// Keys: your own, those that may connect to farhaul serve, those of servers.
 #[derive(Subcommand, Debug)]
 pub enum KeyCommand {
     New(NewArgs),
@@ -21,6 +22,7 @@ pub enum KeyCommand {
     Allow(AllowArgs),
     List(ListArgs),
     Revoke(RevokeArgs),
+    Forget(ForgetArgs),
 }
 
 /// Make a key of your own, and print its public half.
@@ -93,6 +95,17 @@ pub struct RevokeArgs {
     json: bool,
 }
 
+/// Forget the key of a server, because it has a new one.
+#[derive(Args, Debug)]
+pub struct ForgetArgs {
+    /// The server, as in farhaul://HOST:PORT
+    #[arg(value_name = "HOST[:PORT]")]
+    server: String,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs `farhaul key`.
 pub fn run(command: &KeyCommand) -> Result<()> {
     match command {
@@ -108,6 +121,7 @@ pub fn run(command: &KeyCommand) -> Result<()> {
         }
         KeyCommand::Allow(args) => allow(args),
         KeyCommand::List(args) => list(args),
+        KeyCommand::Forget(args) => forget(args),
         KeyCommand::Revoke(args) => {
             let file = or_usual(&args.from, allow_list::FILE)?;
             let gone = allow_list::revoke(&file, &args.whose)?;
@@ -117,6 +131,31 @@ pub fn run(command: &KeyCommand) -> Result<()> {
             )
         }
     }
+}
+
+fn forget(args: &ForgetArgs) -> Result<()> {
+    let url = format!("farhaul://{}/x", args.server);
+    let address = match Location::parse(url.as_ref()) {
+        Ok(Location::Served(served)) => served.address(),
+        _ => {
+            let server = &args.server;
+            return Err(Usage(format!("'{server}' is no server: write HOST or HOST:PORT")).into());
+        }
+    };
+    let file = or_usual(&None, known_servers::FILE)?;
+    if !known_servers::forget(&file, &address)? {
+        let file = file.display();
+        return Err(Usage(format!("{file} knows no server {address}")).into());
+    }
+    let gone = Forgotten { done: "forgotten", server: address };
+    output::emit(args.json, &gone, |gone, out| writeln!(out, "forgotten {}", gone.server))
+}
+
+/// A server that is not known any more.
+#[derive(Serialize)]
+struct Forgotten {
+    done: &'static str,
+    server: String,
 }
 
 fn or_usual(given: &Option<PathBuf>, name: &str) -> Result<PathBuf, Usage> {

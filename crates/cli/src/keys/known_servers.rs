@@ -119,7 +119,7 @@ fn changed(path: &Path, known: &Server, key: PublicKey) -> Failed {
     let path = path.display();
     let message = format!(
         "the server {address} has the key {key}, but was known with {old} ({path}:{line}): \
-         it may be another that pretends. If it has a new key, remove that line"
+         it may be another that pretends. If it has a new key, run: farhaul key forget {address}"
     );
     Failed { code: 3, message }
 }

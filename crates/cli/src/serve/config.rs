@@ -5,8 +5,10 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use farhaul_base::names::suggestion;
+pub use farhaul_mover::location::DEFAULT_PORT;
 use farhaul_secure::PublicKey;
 
 use super::Limits;
@@ -16,8 +18,8 @@ use crate::exit::Usage;
 use crate::keys::allow_list;
 use crate::tables::{self, Problems, Section};
 
-/// Where a server listens if its file does not say.
-pub const DEFAULT_PORT: u16 = 7300;
+/// How long running sessions may go on when the server is stopped, if its file does not say.
+const GRACE: Duration = Duration::from_secs(30);
 /// More sessions than this a server does not take, whatever its file says.
 const MOST_SESSIONS: u32 = 65_536;
 
@@ -40,6 +42,8 @@ pub struct ServeConfig {
     pub max_sessions: u32,
     /// Whether data may travel unencrypted if the client asks for that.
     pub plain: bool,
+    /// How long running sessions may go on when the server is stopped.
+    pub grace: Duration,
 }
 
 /// A client that may connect.
@@ -60,6 +64,34 @@ pub struct Export {
     pub access: Access,
     /// By whom.
     pub clients: Admitted,
+    /// What beside contents, modes and times may be kept.
+    pub keep: Keep,
+}
+
+/// What of files is kept only where it is allowed: it may open more than was meant to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Users and groups.
+    pub owner: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
+    /// Set-user-ID and set-group-ID bits.
+    pub set_id: bool,
+}
+
+impl Keep {
+    fn parse(text: &str) -> Result<Keep, String> {
+        let mut keep = Keep::default();
+        for name in text.split(',').map(str::trim) {
+            match name {
+                "owner" => keep.owner = true,
+                "xattrs" => keep.xattrs = true,
+                "set-id" => keep.set_id = true,
+                _ => return Err(suggestion(name, ["owner", "xattrs", "set-id"].into_iter())),
+            }
+        }
+        Ok(keep)
+    }
 }
 
 /// What may be done in an export.
@@ -158,6 +190,7 @@ impl ServeConfig {
             log: top.get("log", |text| one_of(text, &Format::NAMES)).unwrap_or(Format::Text),
             max_sessions: top.get("max-sessions", sessions).unwrap_or(64),
             plain: top.get("plain", crate::config::value::SWITCH.parse).unwrap_or(false),
+            grace: top.get("grace", crate::units::time).unwrap_or(GRACE),
         };
         top.finish();
         problems.finish()?;
@@ -297,9 +330,10 @@ fn read_exports(
         let path = section.required("path", absolute);
         let access = section.required("access", |text| one_of(text, &Access::NAMES));
         let admitted = section.required("clients", |text| admitted(text, clients));
+        let keep = section.get("keep", Keep::parse).unwrap_or_default();
         section.finish();
         if let (Some(path), Some(access), Some(clients)) = (path, access, admitted) {
-            exports.insert(name, Export { path, access, clients });
+            exports.insert(name, Export { path, access, clients, keep });
         }
     }
     let none: Range<usize> = 0..0;
@@ -425,7 +459,7 @@ mod tests {
         assert_eq!(config.identity, Path::new("/etc/farhaul/identity"));
         assert_eq!(config.listen, ["[::]:7300".parse().expect("an address")]);
         assert_eq!((config.metrics, config.log, config.plain), (None, Format::Text, false));
-        assert_eq!(config.max_sessions, 64);
+        assert_eq!((config.max_sessions, config.grace), (64, GRACE));
         assert!(config.export_for("anybody", "data").is_some());
     }
 
@@ -444,7 +478,8 @@ mod tests {
              [limits]\nrate = \"1G\"\nbytes = \"1TB\"\n\
              [client.alice]\nrate = \"2G\"\n\
              [client.bob]\nkey = \"{b}\"\n\
-             [export.in]\npath = {:?}\naccess = \"write\"\nclients = [\"alice\"]\n",
+             [export.in]\npath = {:?}\naccess = \"write\"\nclients = [\"alice\"]\n\
+             keep = [\"owner\", \"set-id\"]\n",
             dir.path().join("data")
         );
         fs::write(&path, &text).expect("a file");
@@ -462,6 +497,7 @@ mod tests {
         assert_eq!(config.client_of(&key()), None);
         assert_eq!(config.listen[1], "[::]:2".parse().expect("an address"));
         let export = config.export_for("alice", "in").expect("it is hers");
+        assert_eq!(export.keep, Keep { owner: true, set_id: true, xattrs: false });
         assert!(export.access.writes() && !export.access.reads());
         assert_eq!(config.export_for("bob", "in"), None);
         assert_eq!(config.export_for("alice", "out"), None);
@@ -497,7 +533,7 @@ mod tests {
              [client.carol]\nkey = \"{a}\"\n\
              [client.\"d/e\"]\nkey = \"ed25519:\"\n\
              [export.\"a/b\"]\npath = \"relative\"\naccess = \"raed\"\nclients = [\"alic\"]\n\
-             [export.x]\n"
+             [export.x]\nkeep = \"owners\"\n"
         ))
         .expect_err("much is wrong");
         for part in [
@@ -519,10 +555,11 @@ mod tests {
             ":18: [export.x] needs 'path'",
             ":18: [export.x] needs 'access'",
             ":18: [export.x] needs 'clients'",
+            ":19: keep = \"owners\": did you mean 'owner'?",
         ] {
             assert!(told.contains(part), "{part} is not in\n{told}");
         }
-        assert_eq!(told.lines().count(), 18, "{told}");
+        assert_eq!(told.lines().count(), 19, "{told}");
         let told = parse("identity = \"i\"\n").expect_err("nothing to serve");
         assert!(told.contains("[export.NAME]"), "{told}");
         let dir = tempfile::tempdir().expect("a directory");

@@ -38,6 +38,12 @@ impl Home {
         fs::read_to_string(self.path(name)).expect(name)
     }
 
+    /// The variables that make it the home.
+    pub fn variables(&self) -> [(&'static str, PathBuf); 2] {
+        let home = self.dir.path();
+        [("HOME", home.to_owned()), ("XDG_CONFIG_HOME", home.join("config"))]
+    }
+
     /// Runs `farhaul` to its end, with no variables of farhaul's.
     pub fn run(&self, args: &[&str]) -> Outcome {
         self.run_with(args, &[])
@@ -51,11 +57,7 @@ impl Home {
                 command.env_remove(name);
             }
         }
-        command
-            .args(args)
-            .env("HOME", self.dir.path())
-            .env("XDG_CONFIG_HOME", self.dir.path().join("config"))
-            .envs(variables.iter().copied());
+        command.args(args).envs(self.variables()).envs(variables.iter().copied());
         let output = command.output().expect("farhaul runs");
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         Outcome {

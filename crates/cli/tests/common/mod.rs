@@ -4,12 +4,14 @@
 #![allow(dead_code, unused_macros, unused_imports, reason = "each test program uses a part")]
 
 pub mod capture;
+pub mod copy;
 pub mod copying;
 pub mod home;
 pub mod path;
 pub mod pattern;
 pub mod process;
 pub mod ran;
+pub mod server;
 pub mod sshd;
 pub mod stock;
 pub mod tap;

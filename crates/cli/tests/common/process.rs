@@ -100,6 +100,11 @@ impl Process {
         self.lines.wait_for(text).unwrap_or_else(|| self.fail(&format!("did not say '{text}'")))
     }
 
+    /// Waits for a line on standard output of which `wanted` holds.
+    pub fn wait_line_that(&self, wanted: impl Fn(&str) -> bool) -> String {
+        self.lines.wait_that(wanted).unwrap_or_else(|| self.fail("did not say what is waited for"))
+    }
+
     /// Waits until it listens and says where.
     pub fn listening_at(&self) -> SocketAddr {
         let line = self.wait_error_line("listening at ");
@@ -256,8 +261,12 @@ impl Lines {
     }
 
     fn wait_for(&self, text: &str) -> Option<String> {
+        self.wait_that(|line| line.contains(text))
+    }
+
+    fn wait_that(&self, wanted: impl Fn(&str) -> bool) -> Option<String> {
         let (mutex, condvar) = &*self.shared;
-        let found = |log: &Log| log.lines.iter().find(|line| line.contains(text)).cloned();
+        let found = |log: &Log| log.lines.iter().find(|line| wanted(line)).cloned();
         let log = mutex.lock().expect("nobody panics with it");
         let log = condvar.wait_while(log, |log| log.open && found(log).is_none());
         found(&log.expect("as before"))

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// Runs until it is dropped.
 pub struct Sshd {
-    /// Where it listens on 127.0.0.1.
+    /// Where it listens.
     pub port: u16,
     /// What `--ssh` takes to reach it; words parted by spaces, as paths of temporary folders allow.
     pub ssh_command: String,
@@ -21,8 +21,13 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// Starts it; the error says why a test that needs it is to be skipped.
+    /// Starts it on 127.0.0.1; the error says why a test that needs it is to be skipped.
     pub fn start() -> Result<Sshd, String> {
+        Self::start_at("127.0.0.1")
+    }
+
+    /// The same on another address.
+    pub fn start_at(address: &str) -> Result<Sshd, String> {
         let sshd = sshd_program().ok_or("there is no sshd (openssh-server)")?;
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = |name: &str| folder.path().join(name);
@@ -40,14 +45,15 @@ impl Sshd {
         // Another program may take the port before sshd does.
         let mut last = String::new();
         for _ in 0..5 {
-            let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-            let port = port.expect("a free port").port();
-            fs::write(path("config"), config(folder.path(), port)).expect("a configuration");
+            let port = TcpListener::bind((address, 0)).and_then(|l| l.local_addr());
+            let port = port.map_err(|error| format!("{address}: {error}"))?.port();
+            fs::write(path("config"), config(folder.path(), (address, port)))
+                .expect("a configuration");
             match listening(&sshd, &path("config")) {
                 Ok(child) => {
                     let ssh_command = ssh_command(folder.path(), port);
                     let sshd = Sshd { port, ssh_command, child, _folder: folder };
-                    return sshd.try_out().map(|()| sshd);
+                    return sshd.try_out(address).map(|()| sshd);
                 }
                 Err(why) => last = why,
             }
@@ -56,11 +62,11 @@ impl Sshd {
     }
 
     /// Some hosts let nobody in: accounts may be locked.
-    fn try_out(&self) -> Result<(), String> {
+    fn try_out(&self, address: &str) -> Result<(), String> {
         let mut words = self.ssh_command.split(' ');
         let output = Command::new(words.next().expect("a program"))
             .args(words)
-            .args(["127.0.0.1", "true"])
+            .args([address, "true"])
             .stdin(Stdio::null())
             .output()
             .map_err(|error| format!("there is no ssh (openssh-client): {error}"))?;
@@ -95,10 +101,11 @@ fn privilege_separation_folder() -> Result<(), String> {
     Ok(())
 }
 
-fn config(folder: &Path, port: u16) -> String {
+fn config(folder: &Path, (address, port): (&str, u16)) -> String {
     let folder = folder.display();
+    let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
     format!(
-        "ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host_key\n\
+        "ListenAddress {address}:{port}\nHostKey {folder}/host_key\n\
          AuthorizedKeysFile {folder}/authorized_keys\nPidFile {folder}/pid\n\
          StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          PermitRootLogin prohibit-password\nMaxStartups 100\nPrintMotd no\n"

@@ -196,6 +196,7 @@ impl Connection {
             }
         }
         let AckOutcome::Advanced(packets) = outcome else { return };
+        self.disowned = None;
         if self.stock {
             // Half the round trip, for a stock peer's first reports of it are too long.
             let least = self.rtt.min().unwrap_or_default() / 2;
@@ -241,9 +242,22 @@ impl Connection {
             let ranges: Vec<LossRange> =
                 report.ranges().filter(|range| !(stock && doubts.wait(now, *range))).collect();
             valid = self.lose(now, &ranges);
+            self.look_for_forgery(now, report);
         }
         self.counters.naks_received += u64::from(valid);
         self.counters.invalid += u64::from(!valid);
+    }
+
+    /// A peer that again and again misses what was acknowledged in its name did not send that
+    /// acknowledgement, and what it misses is not kept any more: the connection cannot go on, and
+    /// should not look as if it could. A single report may just be late.
+    fn look_for_forgery(&mut self, now: Time, report: &LossReport<'_>) {
+        if report.ranges().any(|range| range.last.since(self.send.una()) < 0) {
+            let since = *self.disowned.get_or_insert(now);
+            if now - since >= self.config.peer_timeout && self.life == Life::Open {
+                self.end(now, CloseReason::TimedOut);
+            }
+        }
     }
 
     /// Reports that were doubted, and that nothing has refuted.

@@ -31,6 +31,20 @@ fn messages() -> ReceiveHalf {
     ReceiveHalf::new(Time::ZERO, isn(), CAPACITY, true, ReorderTolerance::Fixed(0))
 }
 
+#[test]
+fn a_buffer_that_is_widened_takes_more_and_says_so() {
+    let mut half = stream();
+    for place in 0..=CAPACITY {
+        assert_eq!(data(&mut half, at(1), place), place < CAPACITY);
+    }
+    assert_eq!((half.advertise(CAPACITY), half.out_of_window), (MIN_WINDOW, 1));
+    half.widen(2 * CAPACITY);
+    assert!(data(&mut half, at(2), CAPACITY));
+    assert!(half.advertise(1000) > MIN_WINDOW);
+    half.widen(1);
+    assert_eq!(half.capacity(), 2 * CAPACITY, "no less than was promised");
+}
+
 /// A packet of a stream, `place` after the first, whose payload is its place four times.
 fn data(half: &mut ReceiveHalf, now: Time, place: u32) -> bool {
     packet(half, now, place, Boundary::SOLO, true, place + 1)

@@ -23,8 +23,9 @@ pub(crate) fn open(root: impl AsFd, path: &Path, flags: OFlags, mode: Mode) -> i
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         match openat2(root.as_fd(), path, flags, mode, resolve) {
             Err(Errno::NOSYS | Errno::PERM) => LACKING.store(true, Ordering::Relaxed),
-            // The tree was moved meanwhile, and the kernel could not tell whether that led out.
-            Err(Errno::AGAIN) => {}
+            // The tree was moved meanwhile, and the kernel could not tell whether that led out; or the
+            // path is longer than one call takes.
+            Err(Errno::AGAIN | Errno::NAMETOOLONG) => {}
             opened => return Ok(opened?),
         }
     }
@@ -85,6 +86,10 @@ mod tests {
             fs::File::from(found).read_to_string(&mut text).unwrap();
             assert_eq!(text, "content");
             assert!(open(&root, Path::new("a/./f")).is_ok());
+            let name = "n".repeat(200);
+            let deep: std::path::PathBuf = std::iter::repeat_n(name.as_str(), 30).collect();
+            let missing = open(&root, &deep).unwrap_err();
+            assert_eq!(missing.kind(), io::ErrorKind::NotFound);
             for path in ["a/out", "link/f", "link", "../secret", "a/../../secret", "/etc/passwd"] {
                 assert!(open(&root, Path::new(path)).is_err(), "{path}");
             }

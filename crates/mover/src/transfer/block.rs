@@ -128,7 +128,10 @@ pub struct Block {
     /// Its number.
     pub number: u64,
     pieces: Vec<Piece>,
+    /// As long as the longest so far: to clear and fill it with zeros for each block takes time.
     bytes: Vec<u8>,
+    /// How much of that is of this block.
+    end: usize,
 }
 
 impl Block {
@@ -136,7 +139,14 @@ impl Block {
     pub fn clear(&mut self, number: u64) {
         self.number = number;
         self.pieces.clear();
-        self.bytes.clear();
+        self.end = 0;
+    }
+
+    /// Has room for so many bytes, which may hold anything.
+    fn reserve(&mut self, bytes: usize) {
+        if self.bytes.len() < bytes {
+            self.bytes.resize(bytes, 0);
+        }
     }
 
     /// Its pieces in order.
@@ -149,11 +159,11 @@ impl Block {
         if self.pieces.len() >= MAX_PIECES {
             return 0;
         }
-        MAX_DATA - (self.bytes.len() - self.pieces.len() * PIECE_HEADER)
+        MAX_DATA - (self.end - self.pieces.len() * PIECE_HEADER)
     }
 
-    /// Adds a piece whose data `fill` puts into a slice of `want` bytes, at most [`Block::room`]; it
-    /// returns how much it put and the piece, whose length is set here. Nothing is added if it fails.
+    /// Adds a piece whose data `fill` puts into a slice of `want` bytes, at most [`Block::room`], which
+    /// holds what was there before; it returns how much it put and the piece, whose length is set here. Nothing is added if it fails.
     ///
     /// # Errors
     ///
@@ -164,21 +174,14 @@ impl Block {
         fill: impl FnOnce(&mut [u8]) -> Result<(usize, Piece), E>,
     ) -> Result<(), E> {
         debug_assert!(want <= self.room(), "a block has room for what is added");
-        let start = self.bytes.len();
-        self.bytes.resize(start + PIECE_HEADER + want, 0);
-        match fill(&mut self.bytes[start + PIECE_HEADER..]) {
-            Ok((length, mut piece)) => {
-                piece.length = length as u32;
-                self.bytes[start..start + PIECE_HEADER].copy_from_slice(&piece.encode());
-                self.bytes.truncate(start + PIECE_HEADER + length);
-                self.pieces.push(piece);
-                Ok(())
-            }
-            Err(error) => {
-                self.bytes.truncate(start);
-                Err(error)
-            }
-        }
+        let data = self.end + PIECE_HEADER;
+        self.reserve(data + want);
+        let (length, mut piece) = fill(&mut self.bytes[data..data + want])?;
+        piece.length = length as u32;
+        self.bytes[self.end..data].copy_from_slice(&piece.encode());
+        self.end = data + length;
+        self.pieces.push(piece);
+        Ok(())
     }
 
     /// Writes it; without pieces it says that the lane has ended.
@@ -190,10 +193,10 @@ impl Block {
         let header = Header {
             number: self.number,
             pieces: self.pieces.len() as u32,
-            bytes: self.bytes.len() as u32,
+            bytes: self.end as u32,
         };
         out.write_all(&header.encode())?;
-        out.write_all(&self.bytes)
+        out.write_all(&self.bytes[..self.end])
     }
 
     /// Reads the next block of a lane into this one; false at the lane's end.
@@ -209,9 +212,11 @@ impl Block {
         if header.pieces == 0 {
             return Ok(false);
         }
-        self.bytes.resize(header.bytes as usize, 0);
-        stream.read_exact(&mut self.bytes)?;
-        self.pieces = pieces(&self.bytes, header.pieces)?;
+        let end = header.bytes as usize;
+        self.reserve(end);
+        stream.read_exact(&mut self.bytes[..end])?;
+        self.pieces = pieces(&self.bytes[..end], header.pieces)?;
+        self.end = end;
         Ok(true)
     }
 

@@ -44,6 +44,12 @@ pub enum TransferError {
         /// The file.
         path: PathBuf,
     },
+    /// This side does not allow it, or not any more.
+    #[error("{0}")]
+    Refused(String),
+    /// This side is made to stop, and why: the transfer may be taken up later.
+    #[error("{0}")]
+    Stopped(String),
     /// The peer said what nobody should say.
     #[error("the other side broke the protocol: {0}")]
     Violation(String),
@@ -68,6 +74,7 @@ impl TransferError {
             TransferError::Sources(error) => error.exit_code(),
             TransferError::Interrupted => 130,
             TransferError::Verification { .. } | TransferError::Receipt => 4,
+            TransferError::Refused(_) => 3,
             TransferError::Unreachable(error) => match error.kind() {
                 io::ErrorKind::PermissionDenied => 3,
                 io::ErrorKind::InvalidInput => 2,
@@ -92,6 +99,7 @@ impl TransferError {
                 AbortReason::Verification
             }
             TransferError::Violation(_) => AbortReason::Protocol,
+            TransferError::Refused(_) => AbortReason::Refused,
             _ => AbortReason::Failed,
         }
     }

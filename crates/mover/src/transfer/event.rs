@@ -17,6 +17,9 @@ pub enum Event<'a> {
         size: u64,
         /// Its digest, where it is known.
         digest: Option<Digest>,
+        /// The digest is the root of the [tree](super::tree_hash::ChunkTree) of a file with holes; if
+        /// not, it is plain BLAKE3.
+        sparse: bool,
         /// What became of it.
         outcome: Outcome,
     },

@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::frame::AbortReason;
+
 /// One duplex stream of bytes, ready for use: whatever secures it is done.
 ///
 /// When it breaks, or the peer goes, both halves must say so within a bounded time.
@@ -74,7 +76,43 @@ pub enum Purpose {
     },
 }
 
-/// The first frame on a link.
+/// What a dialer says first on a link.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum First {
+    /// It belongs to a transfer that is known.
+    Join(Join),
+    /// A transfer is asked for, of a server. If it grants it, a [`First::Join`] may follow on the same
+    /// link.
+    Open(Open),
+}
+
+/// A transfer that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Open {
+    /// [`PROTOCOL`](super::message::PROTOCOL).
+    pub protocol: u32,
+    /// What the server is to do, at most [`MAX_ORDER`] bytes of whatever form both sides know.
+    pub order: Vec<u8>,
+}
+
+/// The answer to it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Opened {
+    /// Granted: links may join it.
+    Yes {
+        /// The transfer.
+        session: [u8; 16],
+    },
+    /// No.
+    No {
+        /// For the exit code.
+        reason: AbortReason,
+        /// Why, for people.
+        why: String,
+    },
+}
+
+/// That a link belongs to a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Join {
     /// [`PROTOCOL`](super::message::PROTOCOL).
@@ -95,10 +133,14 @@ pub enum Joined {
     },
     /// No, and why.
     No(String),
+    /// There is no such transfer, or none any more.
+    Unknown,
 }
 
+/// The longest order, bytes.
+pub const MAX_ORDER: usize = 64 << 10;
 /// The longest of these frames, bytes.
-const MAX_FRAME: usize = 4096;
+const MAX_FRAME: usize = MAX_ORDER + 64;
 
 /// Writes one of these frames and flushes.
 ///
@@ -128,4 +170,68 @@ pub(crate) fn get<T: serde::de::DeserializeOwned>(stream: &mut dyn Read) -> io::
     let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes)?;
     postcard::from_bytes(&bytes).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::message::PROTOCOL;
+    use crate::transfer::session::{greet, meet, open};
+
+    struct Nothing;
+
+    impl LinkHandle for Nothing {
+        fn abort(&self) {}
+        fn describe(&self) -> String {
+            "nothing".into()
+        }
+    }
+
+    /// A connection on which this comes.
+    fn link(bytes: Vec<u8>) -> Link {
+        let reader = Box::new(io::Cursor::new(bytes));
+        Link { reader, writer: Box::new(io::sink()), handle: Arc::new(Nothing) }
+    }
+
+    fn bytes<T: serde::Serialize>(frame: &T) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, frame).unwrap();
+        bytes
+    }
+
+    fn asked(protocol: u32, length: usize) -> First {
+        First::Open(Open { protocol, order: vec![b'x'; length] })
+    }
+
+    #[test]
+    fn orders_are_bounded_on_both_sides() {
+        let longest = asked(PROTOCOL, MAX_ORDER);
+        assert_eq!(meet(&mut link(bytes(&longest))).unwrap(), longest);
+        let kind = |first: Vec<u8>| meet(&mut link(first)).unwrap_err().kind();
+        assert_eq!(kind(bytes(&asked(PROTOCOL, MAX_ORDER + 64))), io::ErrorKind::InvalidData);
+        assert_eq!(kind(vec![0xff; 100]), io::ErrorKind::InvalidData);
+        assert_eq!(kind(vec![0, 0, 0, 9, 1]), io::ErrorKind::UnexpectedEof);
+        assert_eq!(kind(bytes(&asked(PROTOCOL + 1, 1))), io::ErrorKind::InvalidData);
+        let refused = open(&mut link(Vec::new()), vec![0; MAX_ORDER + 1]).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn who_is_no_server_takes_no_orders() {
+        let refused = greet(&mut link(bytes(&asked(PROTOCOL, 1)))).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        let purpose = Purpose::Lane { number: 1 };
+        let join = Join { protocol: PROTOCOL, session: [1; 16], purpose };
+        assert_eq!(greet(&mut link(bytes(&First::Join(join)))).unwrap(), join);
+    }
+
+    #[test]
+    fn what_a_server_says_cannot_steer_a_terminal() {
+        let why = "a\x1b[2Jb".to_owned();
+        let no = Opened::No { reason: AbortReason::Refused, why };
+        let Opened::No { why, .. } = open(&mut link(bytes(&no)), Vec::new()).unwrap() else {
+            panic!("it was refused")
+        };
+        assert!(!why.contains('\x1b') && why.ends_with('b'), "{why:?}");
+    }
 }

@@ -150,6 +150,13 @@ pub enum Message {
     },
     /// Both: how this side is doing, now and then.
     Pulse(Pulse),
+    /// Both: something that the user of the other side is to see, if there is one.
+    Note {
+        /// What of.
+        about: About,
+        /// For people.
+        text: String,
+    },
     /// Both: this side gives up.
     Abort {
         /// Why, for the exit code.
@@ -158,6 +165,21 @@ pub enum Message {
         text: String,
     },
 }
+
+/// What a [`Message::Note`] is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum About {
+    /// An entry that the source cannot read, which its [`Message::End`] counts, or that the sink cannot
+    /// delete, which nothing else tells of.
+    Failure,
+    /// An entry that the sink has deleted, or would: its path.
+    Deleted,
+    /// Anything else.
+    Remark,
+}
+
+/// The most notes about what has not failed that a side tells the other.
+pub const MAX_NOTES: u64 = 1000;
 
 /// One entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -349,17 +371,27 @@ impl Message {
             Message::Verdict { verdict: Verdict::Take { have }, .. } if have.len() > MAX_NODES => {
                 Err(BadMessage::Value("number of nodes"))
             }
-            Message::Failed { text, .. } | Message::Abort { text, .. } => {
-                let mut end = text.len().min(MAX_TEXT);
-                while !text.is_char_boundary(end) {
-                    end -= 1;
-                }
-                *text = crate::report::printable(&text.as_bytes()[..end]);
+            Message::Failed { text, .. }
+            | Message::Note { text, .. }
+            | Message::Abort { text, .. } => {
+                cut(text);
+                *text = crate::report::printable(text.as_bytes());
+                // What stands for a character may be longer than it.
+                cut(text);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
+}
+
+/// Leaves at most [`MAX_TEXT`] bytes of a text.
+fn cut(text: &mut String) {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
 }
 
 /// What the interfaces of files can express.
@@ -460,6 +492,9 @@ mod tests {
         let Ok(Message::Failed { text, .. }) = decoded(&Message::Failed { entry: 0, text }) else {
             panic!("no message")
         };
-        assert!(text.len() <= 4 * MAX_TEXT && !text.contains('\x1b'));
+        assert!(text.len() <= MAX_TEXT && !text.contains('\x1b'));
+        // One that is handed on comes through as it is.
+        let again = Message::Failed { entry: 0, text };
+        assert_eq!(decoded(&again), Ok(again));
     }
 }

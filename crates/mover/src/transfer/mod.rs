@@ -8,6 +8,7 @@ pub mod adapt;
 mod beneath;
 pub mod block;
 pub mod channel;
+pub mod check;
 pub mod detour;
 mod error;
 mod event;

@@ -1,11 +1,12 @@
 //! A limit on the rate of all lanes together.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Written at once below a limit, bytes: short enough that low rates are even.
+/// Moved at once below a limit, bytes, at most and at least.
 const STEP: usize = 64 << 10;
+const LEAST_STEP: usize = 1 << 10;
 /// What may be sent at once after a pause, as time at the rate.
 const BURST: Duration = Duration::from_millis(50);
 
@@ -24,6 +25,12 @@ impl Pace {
         Pace { bytes_per_second, until: Mutex::new(Instant::now()) }
     }
 
+    /// Moved at once, bytes: no more than a burst, so that low rates are even and nobody waits for long.
+    fn step(&self) -> usize {
+        let burst = self.bytes_per_second * BURST.as_secs_f64();
+        (burst as usize).clamp(LEAST_STEP, STEP)
+    }
+
     /// How long to wait before so many bytes, asked for at `now`, may be sent.
     fn take(&self, bytes: usize, now: Instant) -> Duration {
         let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +47,7 @@ impl Pace {
     /// Those of `out`.
     pub fn write(&self, out: &mut dyn Write, bytes: &[u8]) -> io::Result<Duration> {
         let mut held = Duration::ZERO;
-        for step in bytes.chunks(STEP) {
+        for step in bytes.chunks(self.step()) {
             let wait = self.take(step.len(), Instant::now());
             if !wait.is_zero() {
                 // What waits in a buffer has had its turn.
@@ -51,6 +58,24 @@ impl Pace {
             out.write_all(step)?;
         }
         Ok(held)
+    }
+}
+
+impl Pace {
+    /// Reads into `buf`, a step of it at most, and returns when that much may have come.
+    ///
+    /// # Errors
+    ///
+    /// Those of `stream`.
+    pub fn read(&self, stream: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
+        let step = buf.len().min(self.step());
+        let count = stream.read(&mut buf[..step])?;
+        // What has come counts for what comes next: the sender is held back by what is not read.
+        let wait = self.take(count, Instant::now());
+        if !wait.is_zero() {
+            std::thread::sleep(wait);
+        }
+        Ok(count)
     }
 }
 
@@ -76,5 +101,22 @@ mod tests {
         assert_eq!(pace.take(50_000, now), Duration::ZERO);
         assert_eq!(pace.take(1, now), Duration::ZERO);
         assert!(pace.take(1, now) > Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_read_counts_as_what_is_written() {
+        let pace = Pace::new(8_000_000_000);
+        let mut stream = std::io::Cursor::new(vec![1; 3 * STEP]);
+        let mut buf = vec![0; 2 * STEP];
+        assert_eq!(pace.read(&mut stream, &mut buf).unwrap(), STEP, "in steps");
+        assert_eq!((Pace::new(1).step(), Pace::new(800_000).step()), (LEAST_STEP, 5000));
+        assert_eq!(pace.read(&mut stream, &mut buf[..9]).unwrap(), 9);
+        // Much was read; what is to be written waits for it.
+        let slow = Pace::new(8_000_000);
+        let now = Instant::now();
+        *slow.until.lock().unwrap() = now;
+        slow.read(&mut stream, &mut buf[..1000]).unwrap();
+        let wait = slow.take(1, now);
+        assert!(wait >= Duration::from_micros(999), "{wait:?}");
     }
 }

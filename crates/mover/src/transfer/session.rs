@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use super::channel::Channel;
 use super::error::TransferError;
 use super::event::{Event, Observer};
-use super::link::{Join, Joined, Link, LinkFacts, LinkHandle, Purpose, get, put};
+use super::link::{
+    First, Join, Joined, Link, LinkFacts, LinkHandle, MAX_ORDER, Open, Opened, Purpose, get, put,
+};
 use super::message::{Message, PROTOCOL, Pulse};
 use super::processors::Processors;
 use super::role::{Flow, Lane, LaneEnd, Role};
@@ -32,6 +34,8 @@ const PULSE: Duration = Duration::from_secs(1);
 const LAST_WORD: Duration = Duration::from_secs(3);
 /// A control channel without any sign of life for so long is broken, whatever the transport thinks.
 const SILENCE: Duration = Duration::from_secs(8);
+/// After so long without a first connection there will be none.
+const FIRST: Duration = Duration::from_secs(10);
 /// Between two attempts to connect: doubled from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
@@ -62,13 +66,17 @@ pub trait Dial: Sync {
     ///
     /// # Errors
     ///
-    /// Why there is no connection; [`io::ErrorKind::PermissionDenied`] if trying again is no use.
+    /// Why there is no connection; [`io::ErrorKind::PermissionDenied`] or
+    /// [`io::ErrorKind::NotFound`] if trying again is no use.
     fn dial(&self, way: Way) -> io::Result<Link>;
 
     /// Whether it can use TCP where it would prefer another transport.
     fn has_choice(&self) -> bool {
         false
     }
+
+    /// No more connections are wanted: whoever waits in [`Dial::dial`] returns.
+    fn stop(&self) {}
 }
 
 /// Which transports will do.
@@ -140,14 +148,88 @@ impl std::fmt::Debug for Handle {
 /// # Errors
 ///
 /// The stream's; [`io::ErrorKind::InvalidData`] for a peer of another version or protocol.
-pub fn greet(link: &mut Link) -> io::Result<Join> {
-    let join: Join = get(&mut *link.reader)?;
-    if join.protocol != PROTOCOL {
-        let text = format!("it speaks version {} of the protocol, not {PROTOCOL}", join.protocol);
-        refuse(link, &text)?;
-        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+pub fn meet(link: &mut Link) -> io::Result<First> {
+    let first: First = get(&mut *link.reader)?;
+    let (First::Join(Join { protocol, .. }) | First::Open(Open { protocol, .. })) = &first;
+    if *protocol == PROTOCOL {
+        return Ok(first);
     }
-    Ok(join)
+    let why = format!("it speaks version {protocol} of the protocol, not {PROTOCOL}");
+    match first {
+        First::Join(_) => refuse(link, &why)?,
+        First::Open(_) => {
+            let reason = AbortReason::Protocol;
+            put(&mut *link.writer, &Opened::No { reason, why: why.clone() })?;
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
+/// The same where nobody may ask for transfers.
+///
+/// # Errors
+///
+/// Those of [`meet`]; [`io::ErrorKind::InvalidData`] for a peer that takes this for a server.
+pub fn greet(link: &mut Link) -> io::Result<Join> {
+    match meet(link)? {
+        First::Join(join) => Ok(join),
+        First::Open(_) => {
+            let why = "this is no server".to_owned();
+            answer(link, &Opened::No { reason: AbortReason::Protocol, why: why.clone() })?;
+            Err(io::Error::new(io::ErrorKind::InvalidData, why))
+        }
+    }
+}
+
+/// Answers one who asks for a transfer.
+///
+/// # Errors
+///
+/// The stream's.
+pub fn answer(link: &mut Link, opened: &Opened) -> io::Result<()> {
+    put(&mut *link.writer, opened)
+}
+
+/// Says what a connection that was made is for. Of a control channel, how many frames the peer has
+/// received on it before.
+///
+/// # Errors
+///
+/// The stream's; [`io::ErrorKind::PermissionDenied`] if the peer refuses, [`io::ErrorKind::NotFound`]
+/// if it knows no such transfer.
+pub fn join(mut link: Link, session: [u8; 16], purpose: Purpose) -> io::Result<(Link, u64)> {
+    put(&mut *link.writer, &First::Join(Join { protocol: PROTOCOL, session, purpose }))?;
+    match get(&mut *link.reader)? {
+        Joined::Yes { received } => Ok((link, received)),
+        Joined::No(why) => {
+            let why = crate::report::printable(why.as_bytes());
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("refused: {why}")))
+        }
+        Joined::Unknown => {
+            let text = "the other side knows nothing of this transfer any more";
+            Err(io::Error::new(io::ErrorKind::NotFound, text))
+        }
+    }
+}
+
+/// Asks a server for a transfer, with an order that it knows how to read. What it answers is safe to
+/// print.
+///
+/// # Errors
+///
+/// The stream's; [`io::ErrorKind::InvalidInput`] if the order is longer than [`MAX_ORDER`].
+pub fn open(link: &mut Link, order: Vec<u8>) -> io::Result<Opened> {
+    if order.len() > MAX_ORDER {
+        let text = "too much for one transfer: name fewer paths or patterns";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    put(&mut *link.writer, &First::Open(Open { protocol: PROTOCOL, order }))?;
+    Ok(match get(&mut *link.reader)? {
+        Opened::No { reason, why } => {
+            Opened::No { reason, why: crate::report::printable(why.as_bytes()) }
+        }
+        yes => yes,
+    })
 }
 
 /// Refuses a connection that was accepted.
@@ -157,6 +239,15 @@ pub fn greet(link: &mut Link) -> io::Result<Join> {
 /// The stream's.
 pub fn refuse(link: &mut Link, why: &str) -> io::Result<()> {
     put(&mut *link.writer, &Joined::No(why.to_owned()))
+}
+
+/// Says that there is no such transfer.
+///
+/// # Errors
+///
+/// The stream's.
+pub fn disown(link: &mut Link) -> io::Result<()> {
+    put(&mut *link.writer, &Joined::Unknown)
 }
 
 impl Session {
@@ -282,7 +373,8 @@ impl Session {
                 threads.spawn(|| driver.keep_control(threads, dial));
                 driver.supervise(Some(&|| driver.keep_lanes(threads, dial)), |pause| {
                     driver.pause(pause);
-                })
+                });
+                dial.stop();
             }
             Links::Accept(links) => driver.supervise(None, |pause| {
                 match links.recv_timeout(pause) {
@@ -387,7 +479,7 @@ impl<'a> Driver<'a> {
             let way = self.session.way();
             let dialed = dial.dial(way).and_then(|link| {
                 let received = self.session.channel.received();
-                self.join(link, Purpose::Control { received })
+                join(link, self.options.session, Purpose::Control { received })
             });
             match dialed {
                 Ok((link, received)) => {
@@ -413,10 +505,12 @@ impl<'a> Driver<'a> {
     fn failed(&self, error: &io::Error) {
         let mut state = self.session.lock();
         state.last_error = error.to_string();
-        let ever = state.ever;
+        // The first connection may be lost while it is introduced, as any other.
+        let never = !state.ever && state.lost.is_some_and(|since| since.elapsed() > FIRST);
         drop(state);
-        let fatal = error.kind() == io::ErrorKind::PermissionDenied;
-        if fatal || !ever {
+        let fatal =
+            matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound);
+        if fatal || never {
             let error = io::Error::new(error.kind(), error.to_string());
             self.session.end(Err(TransferError::Unreachable(error)));
         }
@@ -455,7 +549,9 @@ impl<'a> Driver<'a> {
                     (number, state.way)
                 }
             };
-            let dialed = dial.dial(way).and_then(|link| self.join(link, Purpose::Lane { number }));
+            let dialed = dial
+                .dial(way)
+                .and_then(|link| join(link, self.options.session, Purpose::Lane { number }));
             match dialed {
                 Ok((link, _)) => {
                     pause = RETRY.0;
@@ -467,19 +563,6 @@ impl<'a> Driver<'a> {
             }
             self.pause(pause);
             pause = (pause * 2).min(RETRY.1);
-        }
-    }
-
-    /// Says what a new connection is for.
-    fn join(&self, mut link: Link, purpose: Purpose) -> io::Result<(Link, u64)> {
-        let join = Join { protocol: PROTOCOL, session: self.options.session, purpose };
-        put(&mut *link.writer, &join)?;
-        match get(&mut *link.reader)? {
-            Joined::Yes { received } => Ok((link, received)),
-            Joined::No(why) => {
-                let why = crate::report::printable(why.as_bytes());
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("refused: {why}")))
-            }
         }
     }
 

@@ -237,7 +237,7 @@ impl Runner {
     fn run(&self, entered: &Entered) -> Outcome {
         let raw = self.connect(entered).map_err(LinkError::Connect)?;
         entered.enter(self.attempt, &raw)?;
-        secure(raw, Role::Client, &self.terms, self.deadline)
+        secure(raw, Role::Client, &self.terms, false, self.deadline)
     }
 
     fn connect(&self, entered: &Entered) -> io::Result<Raw> {
@@ -246,7 +246,12 @@ impl Runner {
         loop {
             // Anew now and then, so that an attempt does not outlive its race for long.
             let time = self.left()?.min(UDP_PATIENCE);
-            let options = self.options.clone().connect_timeout(time).peer_timeout(self.silence);
+            let options = self
+                .options
+                .clone()
+                .connect_timeout(time)
+                .peer_timeout(self.silence)
+                .stranger_memory(crate::STRANGER_MEMORY);
             match endpoint.connect(peer, &options) {
                 Err(error)
                     if error.kind() == ErrorKind::TimedOut

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::bootstrap::{self, Hello};
 
 /// Starts what the shell script `there` does in place of ssh and the other host.
 fn start(there: &str) -> Result<Remote, SshError> {
@@ -84,10 +85,46 @@ fn each_failure_says_what_to_do() {
 fn noise_is_bounded_and_secrets_are_not_echoed() {
     assert!(error("while :; do echo noise; done").contains("begins with 'noise'"));
     assert!(error("yes | tr -d '\\n'").contains("did not begin"));
-    for echo in ["head -n 1", "read -r hello; echo \"sh: $hello: not found\""] {
+    let echoes = [
+        "head -n 1",
+        "read -r hello; echo \"sh: $hello: not found\"",
+        // As a terminal does that is 40 columns wide.
+        "echo \"\\$ $(head -c 30)\"; head -n 1",
+    ];
+    for echo in echoes {
         let text = error(&format!("{echo}; echo and more; exit 1"));
         assert!(text.contains("'and more'") && !text.contains("0123456789abcdef"), "{text}");
     }
+}
+
+#[test]
+fn no_other_process_can_read_the_secret_of_arguments_or_environment() {
+    let (identity, secret, session) = bootstrap::fresh().unwrap();
+    let hello = Hello::new(Some(identity.public_key()), secret, session, json!({}));
+    let text = serde_json::to_string(&hello).unwrap();
+    let digits = text.split("\"secret\":\"").nth(1).unwrap()[..64].to_owned();
+    // Tells what `ps` and /proc tell of it, as one line of JSON.
+    let there = format!(
+        "read -r hello; echo '{}'; \
+         tr -c '[:alnum:]' ' ' </proc/$$/environ >\"$0\"; tr -c '[:alnum:]' ' ' </proc/$$/cmdline \
+         >>\"$0\"; echo \"$hello\" >>\"$0\"; echo '[1]'",
+        greeting_line("")
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let words = ["sh", "-c", &there, file.path().to_str().unwrap()].map(String::from).to_vec();
+    let stop = AtomicBool::new(false);
+    let remote = Remote::start(&SshCommand { words }, "there", "farhaul", &hello, &stop).unwrap();
+    assert_eq!(remote.received().recv().unwrap(), Received::Message(json!([1])));
+    let told = std::fs::read_to_string(file.path()).unwrap();
+    let (public, said) = told.split_once('{').unwrap();
+    assert!(public.contains("farhaul") && said.contains(&digits), "{told}");
+    // Not a part of it either.
+    assert!(
+        !digits
+            .as_bytes()
+            .windows(12)
+            .any(|part| { public.contains(core::str::from_utf8(part).unwrap()) })
+    );
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::os::unix::net::UnixStream;
 use std::thread;
 
+use rustls::NamedGroup;
+
 use super::*;
 
 /// Both sides of a handshake, each with whom it trusts and its context.
@@ -104,4 +106,62 @@ fn what_is_no_handshake_is_an_error() {
             );
         }
     }
+}
+
+/// Keeps what is written to it.
+struct Tapped<'a>(&'a UnixStream, &'a mut Vec<u8>);
+
+impl Read for Tapped<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out)
+    }
+}
+
+impl Write for Tapped<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.1.extend_from_slice(bytes);
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_client_once_said_lets_nobody_in_again() {
+    let (client, server) = two();
+    let (of_client, of_server) =
+        (Trust::Only(client.public_key()), Trust::Only(server.public_key()));
+    let mut said = Vec::new();
+    let (near, far) = UnixStream::pair().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| handshake(&far, Role::Server, &server, &of_client, b"").unwrap());
+        let tapped = Tapped(&near, &mut said);
+        handshake(tapped, Role::Client, &client, &of_server, b"").unwrap();
+    });
+    let (near, far) = UnixStream::pair().unwrap();
+    (&near).write_all(&said).unwrap();
+    near.shutdown(std::net::Shutdown::Write).unwrap();
+    let error = handshake(&far, Role::Server, &server, &of_client, b"").expect_err("no client");
+    assert!(matches!(error, HandshakeError::Protocol(_)), "{error:?}");
+}
+
+#[test]
+fn only_the_strongest_suites_and_no_earlier_version_are_offered() {
+    let suites: Vec<_> = provider().cipher_suites.iter().map(|suite| suite.suite()).collect();
+    let ours = [CipherSuite::TLS13_AES_256_GCM_SHA384, CipherSuite::TLS13_CHACHA20_POLY1305_SHA256];
+    let others: Vec<_> = suites.iter().filter(|suite| !ours.contains(suite)).collect();
+    // Those of TLS 1.2 are none that a connection of 1.3 takes.
+    assert!(others.iter().all(|suite| !format!("{suite:?}").starts_with("TLS13")), "{others:?}");
+    assert!(ours.iter().all(|suite| suites.contains(suite)), "{suites:?}");
+    // What is recorded today is not to be read by a quantum computer one day.
+    assert_eq!(provider().kx_groups[0].name(), NamedGroup::X25519MLKEM768);
+    let (client, _) = two();
+    let trust = Trust::Only(client.public_key());
+    let mut hello = Vec::new();
+    let mut tls = connection(Role::Client, &client, trust).unwrap();
+    tls.write_tls(&mut hello).unwrap();
+    // supported_versions (RFC 8446 §4.2.1): one, 1.3.
+    assert!(hello.windows(7).any(|bytes| bytes == [0, 43, 0, 3, 2, 3, 4]));
 }

@@ -14,7 +14,7 @@ use super::sys::{self, Settings};
 /// Exists as long as this value, or a thread, process or socket in it.
 #[derive(Debug)]
 pub struct Namespace {
-    file: OwnedFd,
+    pub(super) file: OwnedFd,
 }
 
 impl Namespace {

@@ -21,6 +21,12 @@ pub(super) fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
+/// Sends `signal` to the process `id`. False if there is none any more, or it may not be told.
+pub(super) fn signal(id: i32, signal: libc::c_int) -> bool {
+    // SAFETY: takes two integers and touches no memory of this process.
+    check(unsafe { libc::kill(id, signal) }).is_ok()
+}
+
 /// The effective user and group.
 pub(super) fn user_and_group() -> (u32, u32) {
     // SAFETY: these calls take nothing, touch no memory and cannot fail.

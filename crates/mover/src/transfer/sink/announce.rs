@@ -11,7 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::entry::{Kind, MAX_UNFINISHED, Pending, Work};
+use super::entry::{Again, Kind, MAX_UNFINISHED, Pending, Work};
 use super::names::{self, Names};
 use super::options::Existing;
 use super::root::{Root, Target};
@@ -20,10 +20,9 @@ use super::{Sink, add, lock, marker, subtract, trouble, violation};
 use crate::frame::{Attributes, MAX_DEPTH, Tally};
 use crate::inode;
 use crate::name::Name;
-use crate::report::{Failure, Side, describe};
+use crate::report::printable;
 use crate::target::allow_reading;
 use crate::transfer::error::TransferError;
-use crate::transfer::event::Event;
 use crate::transfer::message::{Entry, Extra, Message, Skip, Verdict, What};
 use crate::transfer::small::TEMPORARY;
 
@@ -230,7 +229,8 @@ impl Sink<'_> {
         }
         if level.names.overflowed && !before && self.settings.delete {
             let path = directory.path();
-            self.note(&format!("{}: too many names; nothing is deleted there", path.display()));
+            let path = printable(path.as_os_str().as_encoded_bytes());
+            self.note(&format!("{path}: too many names; nothing is deleted there"));
         }
         Named::Free(place)
     }
@@ -460,10 +460,13 @@ impl Sink<'_> {
         let policy = &self.settings.policy;
         if !same {
             self.mark();
-            let (temporary, ()) = TEMPORARY.make(|temporary| symlinkat(text, &here, temporary))?;
-            if let Err(error) = renameat(&here, temporary.as_str(), &here, &**name) {
-                let _ = unlinkat(&here, temporary.as_str(), AtFlags::empty());
-                return Err(error.into());
+            let direct = match found {
+                None => symlinkat(text, &here, &**name),
+                Some(_) => Err(Errno::EXIST),
+            };
+            match direct {
+                Err(Errno::EXIST) => replace_link(&here, name, text)?,
+                made => made?,
             }
         }
         Ok(policy.set_link(&here, name, attributes, extra).err())
@@ -525,6 +528,7 @@ impl Sink<'_> {
         walk.omitted = omitted;
         lock(&self.failures).count += omitted;
         let level = walk.levels.pop();
+        let renamed = walk.rename.is_some();
         drop(walk);
         if self.settings.dry_run {
             // What the source would have compared or sent.
@@ -535,7 +539,8 @@ impl Sink<'_> {
         }
         match level {
             Some(Level { directory: Some(root), names }) => {
-                self.leave_directory(&root, names, complete)
+                // A file that has got the target's name says nothing of what is beside it.
+                self.leave_directory(&root, names, complete && !renamed)
             }
             // Nothing came, and nothing was made.
             _ => self.entry_over(&Directory::root(None, true)),
@@ -558,63 +563,86 @@ impl Sink<'_> {
         if pending.kind != Kind::File {
             return Err(violation("another version of what is no file"));
         }
-        let old = {
+        let before = lock(&pending.inner).size();
+        self.recount(Some(before), Some(size))?;
+        let again = Again { attributes, size, sparse };
+        {
             let mut inner = lock(&pending.inner);
-            let old = std::mem::replace(&mut inner.work, Work::Deciding);
-            self.recount(Some(inner.size), Some(size))?;
+            if matches!(inner.work, Work::Over) && !inner.closed {
+                // It is being given its name by now; then it begins anew.
+                inner.next = Some(again);
+                return Ok(());
+            }
+        }
+        self.begin_again(&pending, again)
+    }
+
+    /// Begins anew with a file.
+    pub(super) fn begin_again(
+        &self,
+        pending: &Arc<Pending>,
+        again: Again,
+    ) -> Result<(), TransferError> {
+        let (old, reopened) = {
+            let mut inner = lock(&pending.inner);
+            let reopened = std::mem::take(&mut inner.closed);
+            inner.again |= reopened;
             subtract(&self.counts.bytes, inner.counted);
-            inner.attributes = attributes;
-            inner.size = size;
-            inner.sparse = sparse;
-            inner.version = (inner.version + 1) % 128;
-            inner.end = None;
-            inner.resumed = 0;
-            inner.counted = 0;
-            inner.damaged.clear();
-            old
+            (inner.begin_again(again), reopened)
         };
-        if matches!(old, Work::Over) {
-            lock(&pending.inner).again = true;
+        if reopened {
+            subtract(&self.counts.files, 1);
             let mut files = lock(&self.files);
             if files.len() >= MAX_UNFINISHED {
                 return Err(violation("too many unfinished files"));
             }
-            files.insert(file, Arc::clone(&pending));
+            files.insert(pending.entry, Arc::clone(pending));
         }
-        if let Work::Part(part) = old {
+        match old {
             // Whoever still writes to the old one fails, and knows why by the version.
-            let _ = part.discard();
+            Work::Part(part) => drop(part.discard()),
+            Work::Ordered(ordered) if self.standard.is_some() && lock(&ordered).written() > 0 => {
+                let text = "it changed while it was read, and some of it has been written";
+                return Err(self.fatal(pending.place.path(), io::Error::other(text)));
+            }
+            _ => {}
         }
-        self.decide(&pending)
+        self.decide(pending)
     }
 
     /// A file could not be read to its end.
     pub(super) fn file_dropped(&self, file: u64) -> Result<(), TransferError> {
         let Some(pending) = self.find(file) else {
-            if let Some(pending) = lock(&self.recent).get(file) {
+            let recent = lock(&self.recent).get(file);
+            if let Some(pending) = recent {
                 // It is here as it was.
-                return self.recount(Some(lock(&pending.inner).size), None);
+                let size = lock(&pending.inner).size();
+                return self.recount(Some(size), None);
             }
             return self.gone_again(file, None);
         };
         let (work, size) = {
             let mut inner = lock(&pending.inner);
+            let size = inner.size();
+            match &inner.work {
+                Work::Waiting => return Err(violation("a file dropped that is a link")),
+                Work::Over => {
+                    // It is being given its name by now, and stays as it was.
+                    inner.next = None;
+                    drop(inner);
+                    return self.recount(Some(size), None);
+                }
+                _ => {}
+            }
             subtract(&self.counts.bytes, std::mem::take(&mut inner.counted));
-            (std::mem::replace(&mut inner.work, Work::Over), inner.size)
+            (std::mem::replace(&mut inner.work, Work::Over), size)
         };
-        if matches!(work, Work::Over | Work::Waiting) {
-            return Err(violation("a file dropped that is none or is over"));
-        }
         self.recount(Some(size), None)?;
         if let Work::Part(part) = work {
             // What cannot be removed now is removed or used by the next transfer.
             let _ = part.discard();
         }
-        let path = pending.place.path();
-        let error = io::Error::other("the source could not read it to its end");
-        let failure = Failure { side: Side::Peer, text: describe(&path, &error) };
-        (self.observe)(Event::Failed { path: Some(&path), failure: &failure });
-        lock(&self.failures).keep(failure);
+        // Why, the source tells by a note.
         self.over(&pending, false)
     }
 
@@ -654,6 +682,16 @@ impl Sink<'_> {
 
 pub(super) fn extra_bytes(extra: &Extra) -> u64 {
     extra.xattrs.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum()
+}
+
+/// Puts a link in the place of what is there.
+fn replace_link(here: &OwnedFd, name: &[u8], text: &[u8]) -> io::Result<()> {
+    let (temporary, ()) = TEMPORARY.make(|temporary| symlinkat(text, here, temporary))?;
+    let renamed = renameat(here, temporary.as_str(), here, name);
+    if renamed.is_err() {
+        let _ = unlinkat(here, temporary.as_str(), AtFlags::empty());
+    }
+    Ok(renamed?)
 }
 
 /// What stands at a name.

@@ -1,20 +1,20 @@
 //! Digests of what is there.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::Arc;
 
-use blake3::Hasher;
 use rustix::fs::{Mode, OFlags, fstat, openat};
 
 use super::entry::{Pending, Work};
 use super::{Sink, lock, violation};
 use crate::digest::Digest;
 use crate::inode::{self, Kind};
+use crate::transfer::check::file_digest;
 use crate::transfer::error::TransferError;
 use crate::transfer::event::Outcome;
 use crate::transfer::message::Skip;
-use crate::transfer::tree_hash::{CHUNK, ChunkTree, leaf};
+use crate::transfer::tree_hash::CHUNK;
 
 impl Sink<'_> {
     /// Takes the digest of the file that is there, for the source to compare, or for the receipt of
@@ -66,29 +66,8 @@ impl Sink<'_> {
         if inode::kind(&stat) != Kind::File || size.is_some_and(|size| size != length) {
             return Err(io::Error::other("it is another file"));
         }
-        self.read(File::from(file), length, sparse && length > CHUNK)
-    }
-
-    fn read(&self, mut file: File, size: u64, sparse: bool) -> io::Result<Digest> {
-        let mut room = vec![0; size.clamp(1, CHUNK) as usize];
-        let mut plain = Hasher::new();
-        let mut tree = ChunkTree::new(size, sparse);
-        for index in 0..size.div_ceil(CHUNK) {
-            if self.is_stopped() {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            let data = &mut room[..tree.chunk_length(index) as usize];
-            file.read_exact(data)?;
-            if sparse {
-                tree.insert(index, leaf(size, sparse, index, data));
-            } else {
-                plain.update(data);
-            }
-        }
-        match sparse {
-            true => tree.root().ok_or_else(|| io::Error::other("it is another file")),
-            false => Ok(plain.finalize().into()),
-        }
+        let stopped = || self.is_stopped();
+        file_digest(File::from(file), length, sparse && length > CHUNK, &stopped)
     }
 
     /// The source has the same file.

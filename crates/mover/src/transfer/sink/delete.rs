@@ -19,6 +19,7 @@ use crate::inode::{self, Kind};
 use crate::name::Name;
 use crate::target::allow_reading;
 use crate::transfer::event::Event;
+use crate::transfer::message::About;
 
 /// How long what a transfer has left behind may wait for the next.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -39,18 +40,24 @@ impl Sink<'_> {
                 }
                 let path = path.join(os(name));
                 match self.delete(&open, name, &path, 0) {
-                    Ok(true) => (self.observe)(Event::Deleted { path: &path }),
-                    Ok(false) => {}
-                    Err(error) => {
-                        self.fail_here(&path, &not_deleted(error));
+                    Ok(true) => {
+                        (self.observe)(Event::Deleted { path: &path });
+                        self.tell(About::Deleted, &crate::report::printable_path(&path));
                     }
+                    Ok(false) => {}
+                    Err(error) => self.fail_to_delete(&path, error),
                 }
             }
             Ok(())
         });
         if let Err(error) = listed {
-            self.fail_here(&path, &not_deleted(error));
+            self.fail_to_delete(&path, error);
         }
+    }
+
+    fn fail_to_delete(&self, path: &Path, error: io::Error) {
+        let text = self.fail_here(path, &not_deleted(error));
+        self.tell(About::Failure, &text);
     }
 
     fn is_named(&self, names: &Names, name: &[u8]) -> bool {
@@ -58,13 +65,16 @@ impl Sink<'_> {
         naming.contains(names, name)
     }
 
-    /// Deletes an entry and what is in it; false if it is to stay.
+    /// Deletes an entry and what is in it; false if it is to stay. `path`: from the top of the transfer.
     fn delete(&self, here: &OwnedFd, name: &[u8], path: &Path, depth: usize) -> io::Result<bool> {
         let stat = statat(here, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if is_ours(name) && (name.ends_with(b".unsynced") || is_young(&stat)) {
             return Ok(false);
         }
         let directory = inode::kind(&stat) == Kind::Directory;
+        if !self.settings.filter.takes(path, directory) {
+            return Ok(false);
+        }
         if directory && !self.empty(here, name, path, depth)? {
             return Ok(false);
         }
@@ -105,7 +115,7 @@ impl Sink<'_> {
             if self.is_stopped() {
                 return Ok(false);
             }
-            match self.delete(&open, name, path, depth + 1) {
+            match self.delete(&open, name, &path.join(os(name)), depth + 1) {
                 Ok(true) => {}
                 Ok(false) => result = result.and(Ok(false)),
                 Err(error) => result = result.and(Err(error)),

@@ -151,12 +151,12 @@ impl Sink<'_> {
         digest: Option<Digest>,
         tell: bool,
     ) -> Result<(), TransferError> {
-        let size = {
+        let (size, sparse) = {
             let mut inner = lock(&pending.inner);
             let rest = inner.size.saturating_sub(inner.counted);
             inner.counted = inner.size;
             add(&self.counts.bytes, rest);
-            inner.size
+            (inner.size, inner.sparse)
         };
         self.counts.files.fetch_add(1, Ordering::Relaxed);
         self.show(pending);
@@ -164,7 +164,7 @@ impl Sink<'_> {
             self.say(Message::Finished { file: pending.entry });
         }
         let path = pending.place.path();
-        (self.observe)(Event::File { path: &path, size, digest, outcome });
+        (self.observe)(Event::File { path: &path, size, digest, sparse, outcome });
         if matches!(outcome, Outcome::Moved { .. }) && size <= CHUNK && pending.kind == Kind::File {
             lock(&self.recent).add(pending);
         }
@@ -194,7 +194,7 @@ impl Sink<'_> {
             }
             subtract(&self.counts.bytes, std::mem::take(&mut inner.counted));
             let before = std::mem::replace(&mut inner.work, Work::Over);
-            (matches!(before, Work::Deciding), inner.size)
+            (matches!(before, Work::Deciding), inner.size())
         };
         lock(&self.gone).add(pending.entry, pending.kind, size);
         if asked {
@@ -209,7 +209,7 @@ impl Sink<'_> {
 
     /// An entry is over and done with.
     pub(super) fn over(&self, pending: &Arc<Pending>, stored: bool) -> Result<(), TransferError> {
-        let (slot, links, again) = {
+        let (slot, links, again, next) = {
             let mut inner = lock(&pending.inner);
             if inner.closed {
                 return Ok(());
@@ -219,7 +219,7 @@ impl Sink<'_> {
                 subtract(&self.counts.extra, extra_bytes(&extra));
             }
             let slot = std::mem::take(&mut inner.slot);
-            (slot, std::mem::take(&mut inner.links), inner.again)
+            (slot, std::mem::take(&mut inner.links), inner.again, inner.next.take())
         };
         lock(&self.files).remove(&pending.entry);
         if !stored && self.settings.hard_links {
@@ -230,6 +230,9 @@ impl Sink<'_> {
         }
         for link in links {
             self.link(&link, pending.entry)?;
+        }
+        if let (true, Some(next)) = (stored, next) {
+            self.begin_again(pending, next)?;
         }
         // One that was over before has been counted then.
         if again { Ok(()) } else { self.entry_over(&pending.place.directory) }
@@ -243,7 +246,7 @@ impl Sink<'_> {
                 self.slow.push(Job::End(at));
                 return Ok(());
             };
-            if self.settings.delete && !at.missing {
+            if self.settings.delete && !at.missing && !at.fresh {
                 // That may take long, and goes on from there.
                 self.slow.push(Job::Directory(at));
                 return Ok(());

@@ -59,6 +59,8 @@ pub(super) struct Inner {
     pub(super) counted: u64,
     /// It has one of the [`SLOTS`].
     pub(super) slot: bool,
+    /// What it is next, if it changed when it was about to be over.
+    pub(super) next: Option<Again>,
     /// It is over.
     pub(super) closed: bool,
     /// Its directory has counted its end: it is announced anew after that.
@@ -115,6 +117,7 @@ impl Pending {
             resumed: 0,
             counted: 0,
             slot: false,
+            next: None,
             closed: false,
             again: false,
             links: Vec::new(),
@@ -123,7 +126,35 @@ impl Pending {
     }
 }
 
+/// A file that begins anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Again {
+    pub(super) attributes: Attributes,
+    pub(super) size: u64,
+    pub(super) sparse: bool,
+}
+
 impl Inner {
+    /// Its size as last announced.
+    pub(super) fn size(&self) -> u64 {
+        self.next.map_or(self.size, |next| next.size)
+    }
+
+    /// Becomes another version; what was being done with the old one.
+    pub(super) fn begin_again(&mut self, again: Again) -> Work {
+        let Again { attributes, size, sparse } = again;
+        self.attributes = attributes;
+        self.size = size;
+        self.sparse = sparse;
+        self.version = (self.version + 1) % 128;
+        self.end = None;
+        self.resumed = 0;
+        self.counted = 0;
+        self.next = None;
+        self.damaged.clear();
+        std::mem::replace(&mut self.work, Work::Deciding)
+    }
+
     /// What its partial file is known by.
     pub(super) fn identity(&self, verify: bool) -> Identity {
         let Inner { size, sparse, .. } = *self;
@@ -152,6 +183,11 @@ impl Recent {
 
     pub(super) fn get(&self, entry: u64) -> Option<Arc<Pending>> {
         self.files.get(&entry).cloned()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
     }
 }
 

@@ -1,9 +1,9 @@
 //! The side that writes: it places what the source announces, and says what it wants of it.
 //!
 //! Messages are handled in order, and never wait for anything long; lanes write what they bring at
-//! once, each on its own; what takes long is done by [`Sink::work`]. Every entry under way is a
-//! [`Pending`](entry::Pending) with a lock of its own, which nobody holds while a file is read or
-//! written. A directory is finished when all in it is, and so at last is the transfer.
+//! once, each on its own; what takes long is done by [`Sink::work`]. Every entry under way has a lock
+//! of its own, which nobody holds while a file is read or written. A directory is finished when all
+//! in it is, and so at last is the transfer.
 //!
 //! What a peer may say is bounded: how many entries are unfinished, how many files are open, what is
 //! remembered of names. All paths are one checked [name](crate::name::Name) in an open directory.
@@ -49,8 +49,9 @@ use self::tree::{Directory, OpenDirectories, Place};
 use self::workers::Queue;
 use super::error::TransferError;
 use super::event::{Event, Observer, Progress};
-use super::message::{Message, Skip};
+use super::message::{About, MAX_NOTES, Message, Skip};
 use super::role::{Flow, Lane, LaneEnd, Role};
+use super::source::filter::Filter;
 use super::stages::Stages;
 use crate::frame::Tally;
 use crate::report::{Failure, Failures, Side, describe};
@@ -116,6 +117,7 @@ struct Settings {
     shown: PathBuf,
     existing: Existing,
     delete: bool,
+    filter: Filter,
     dry_run: bool,
     verify: bool,
     durable: bool,
@@ -135,6 +137,8 @@ struct Counts {
     /// Announced entries that are not stored.
     failed: AtomicU64,
     notes: AtomicU64,
+    /// Notes that the source's user was told.
+    told: AtomicU64,
     directories: AtomicU64,
     totals: Mutex<Option<(u64, u64)>>,
     /// Bytes of extended attributes that wait for their files.
@@ -222,6 +226,7 @@ impl<'a> Sink<'a> {
             shown,
             existing: options.existing,
             delete: options.delete,
+            filter: options.filter,
             dry_run,
             verify: options.verify,
             durable: options.durable && standard.is_none() && !dry_run,
@@ -348,8 +353,21 @@ impl<'a> Sink<'a> {
         (self.say)(message);
     }
 
+    /// Tells both users something.
     fn note(&self, text: &str) {
         (self.observe)(Event::Note(text));
+        self.tell(About::Remark, text);
+    }
+
+    /// Tells the user of the source something.
+    fn tell(&self, about: About, text: &str) {
+        let before = self.counts.told.fetch_add(1, Ordering::Relaxed);
+        if before < MAX_NOTES || about == About::Failure {
+            self.say(Message::Note { about, text: text.to_owned() });
+        } else if before == MAX_NOTES {
+            let text = "what else was deleted is only counted".to_owned();
+            self.say(Message::Note { about: About::Remark, text });
+        }
     }
 
     /// Tells that something of an entry was not kept, the first times.
@@ -399,6 +417,12 @@ impl Role for Sink<'_> {
             Message::FileDropped { file } => self.file_dropped(file)?,
             Message::Same { file } => self.same(file)?,
             Message::End { tally, omitted, complete } => self.end(tally, omitted, complete)?,
+            Message::Note { about: About::Failure, text } => {
+                let failure = Failure { side: Side::Peer, text };
+                (self.observe)(Event::Failed { path: None, failure: &failure });
+                lock(&self.failures).keep(failure);
+            }
+            Message::Note { about: About::Remark, text } => (self.observe)(Event::Note(&text)),
             Message::Done if self.counts.receipt.load(Ordering::Acquire) => return Ok(Flow::Over),
             // The session keeps these to itself, and the rest is for sources.
             _ => return Err(violation("a message out of place")),

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 
+use crate::transfer::source::filter::Filter;
+
 /// How a sink stores.
 #[derive(Debug)]
 pub struct SinkOptions {
@@ -13,6 +15,8 @@ pub struct SinkOptions {
     pub existing: Existing,
     /// Remove what the source does not have from directories that it has read completely.
     pub delete: bool,
+    /// What the source leaves out: such entries are not deleted.
+    pub filter: Filter,
     /// Only say what would be done.
     pub dry_run: bool,
     /// Compare what arrives with the source's hashes.
@@ -36,6 +40,7 @@ impl SinkOptions {
             target,
             existing: Existing::default(),
             delete: false,
+            filter: Filter::default(),
             dry_run: false,
             verify: true,
             durable: true,

@@ -18,8 +18,9 @@ use super::{Job, Sink, attributes, lock};
 use crate::digest::Digest;
 use crate::inode;
 use crate::name::Name;
+use crate::report::printable;
 use crate::transfer::error::TransferError;
-use crate::transfer::event::{Event, Outcome};
+use crate::transfer::event::Outcome;
 use crate::transfer::message::{MAX_NODES, Message, Skip, Verdict};
 use crate::transfer::part::{Opened, PartFile};
 use crate::transfer::tree_hash::{CHUNK, Node};
@@ -53,8 +54,10 @@ enum Choice {
 impl Sink<'_> {
     /// Decides on a file that comes, or comes anew.
     pub(super) fn decide(&self, pending: &Arc<Pending>) -> Result<(), TransferError> {
-        if self.standard.is_some() {
-            return self.want(pending, None);
+        match (&self.standard, self.settings.dry_run) {
+            (Some(_), true) => return self.take(pending),
+            (Some(_), false) => return self.want(pending, None),
+            _ => {}
         }
         match self.choose(pending) {
             Ok(Choice::Take(before)) => {
@@ -172,7 +175,7 @@ impl Sink<'_> {
 
     /// A file is not wanted. If its digest is, that comes first.
     fn skip(&self, pending: &Arc<Pending>, reason: Skip) -> Result<(), TransferError> {
-        if self.settings.want_digests && pending.kind == Kind::File {
+        if self.settings.want_digests && reason == Skip::Same && pending.kind == Kind::File {
             let version = lock(&pending.inner).version;
             let pending = Arc::clone(pending);
             self.slow.push(Job::Digest { pending, version, skip: Some(reason) });
@@ -345,9 +348,8 @@ impl Sink<'_> {
         if let Opened::Resumed { reread, .. } = opened
             && reread > 0
         {
-            let path = place.path();
-            let text = format!("{}: {reread} bytes were read again to be sure", path.display());
-            (self.observe)(Event::Note(&text));
+            let path = printable(place.path().as_os_str().as_encoded_bytes());
+            self.note(&format!("{path}: {reread} bytes were read again to be sure"));
         }
         Ok((Work::Part(Arc::new(part)), resumed, have))
     }

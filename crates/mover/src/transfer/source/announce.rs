@@ -88,6 +88,7 @@ impl Announcer<'_, '_> {
             Kind::Symlink => self.symlink(walk, found, name),
             Kind::Special(what) => {
                 (self.source.observe)(Event::Skipped { path: &arrives, what });
+                self.source.tell(&format!("left out {}: {what}", arrives.display()));
                 self.source.count(|report| report.skipped += 1);
                 return true;
             }
@@ -152,7 +153,7 @@ impl Announcer<'_, '_> {
                 .owner(&found.stat)
                 .map(|owner| Box::new(Extra { owner: Some(owner), xattrs: Vec::new() }))),
         };
-        let seen = seen(&found.stat);
+        let seen = seen(&found.stat, self.source.options.sparse);
         let place = Place { source: number, path: below(named, walk.path()).to_path_buf().into() };
         let extra = extra.unwrap_or_default();
         let announced = self.source.announce_file(arrives, place, seen, name, extra);

@@ -4,7 +4,7 @@
 //! Pure bookkeeping: it reads no file and knows no connection. Files between announcement and end are
 //! here, and no others, so that memory does not grow with the tree.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,6 +115,7 @@ pub(super) struct Over {
     pub(super) path: Arc<Path>,
     pub(super) size: u64,
     pub(super) digest: Option<Digest>,
+    pub(super) sparse: bool,
     pub(super) resumed: u64,
 }
 
@@ -131,6 +132,8 @@ pub(super) struct Desk {
     files: BTreeMap<u64, Pending>,
     compare: VecDeque<(u64, Digest)>,
     small_next: VecDeque<u64>,
+    /// Small files that did not arrive as they were read: their block does not end them.
+    damaged: BTreeSet<u64>,
     /// Chunks to be sent again.
     again: VecDeque<(u64, u64)>,
     large_next: VecDeque<u64>,
@@ -408,6 +411,10 @@ impl Desk {
         for (file, version, chunk, digest) in sent.pieces {
             let Some(pending) = self.files.get(&file) else { continue };
             if chunk.is_none() && pending.version == version {
+                if self.damaged.remove(&file) {
+                    self.small_next.push_front(file);
+                    continue;
+                }
                 let digest = self.verify.then_some(digest);
                 over.extend(self.remove(file, digest));
             }
@@ -450,7 +457,7 @@ impl Desk {
     /// The sink wants a chunk again.
     pub(super) fn damaged(&mut self, file: u64, chunk: u64) {
         match self.files.get(&file).map(|pending| &pending.phase) {
-            Some(Phase::Small) => self.small_next.push_front(file),
+            Some(Phase::Small) => drop(self.damaged.insert(file)),
             Some(Phase::Large(large)) if chunk < large.tree.chunks() => {
                 self.again.push_back((file, chunk));
             }
@@ -484,7 +491,7 @@ impl Desk {
         };
         self.close(file, &pending.phase);
         let Pending { path, seen, resumed, .. } = pending;
-        Some(Over { path, size: seen.size, digest, resumed })
+        Some(Over { path, size: seen.size, digest, sparse: seen.sparse, resumed })
     }
 }
 

@@ -72,6 +72,9 @@ pub(super) fn work(source: &Source<'_>, lane: Lane<'_>) -> Result<(), LaneEnd> {
     block.clear(source.block_number());
     block.write_to(&mut sending.out)?;
     sending.out.flush()?;
+    // The sink closes when it has dealt with everything; the connection lives until then.
+    let mut nothing = [0];
+    while matches!(lane.reader.read(&mut nothing), Ok(1..)) {}
     Ok(())
 }
 

@@ -24,7 +24,7 @@ use self::stream::Stream;
 use super::block::Block;
 use super::error::TransferError;
 use super::event::{Event, Observer, Outcome, Progress};
-use super::message::{Entry, Extra, Message, Skip, What};
+use super::message::{About, Entry, Extra, MAX_NOTES, Message, Skip, What};
 use super::role::{Flow, Lane, LaneEnd, Role};
 use super::session::Session;
 use super::stages::{Stage, Stages};
@@ -51,6 +51,8 @@ pub struct Source<'a> {
     changed: Condvar,
     stopped: AtomicBool,
     moved: AtomicU64,
+    /// Notes that the sink's user was told.
+    notes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -106,7 +108,7 @@ impl<'a> Source<'a> {
             Sources::Below { root, paths } => (exported::resolve(&root, &paths)?, None),
             Sources::Stream { name, stream } => (Vec::new(), Some(Stream::new(name, stream))),
         };
-        let roots = Roots::open(&sources).map_err(|source| TransferError::Io {
+        let roots = Roots::open(&sources, options.sparse).map_err(|source| TransferError::Io {
             path: sources.first().map(|source| source.path.clone()).unwrap_or_default(),
             source,
         })?;
@@ -123,6 +125,7 @@ impl<'a> Source<'a> {
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
             moved: AtomicU64::new(0),
+            notes: AtomicU64::new(0),
         })
     }
 }
@@ -226,15 +229,26 @@ impl Source<'_> {
 
     /// An entry that cannot be read and is not announced.
     fn omit(&self, path: &Path, error: &io::Error) {
-        self.fail(path, announce::failure(path, error), true);
-    }
-
-    fn fail(&self, path: &Path, failure: Failure, omitted: bool) {
+        let failure = announce::failure(path, error);
         (self.observe)(Event::Failed { path: Some(path), failure: &failure });
+        self.say(&Message::Note { about: About::Failure, text: failure.text.clone() });
         let mut state = self.lock();
-        state.report.omitted += u64::from(omitted);
+        state.report.omitted += 1;
         state.report.failures.count += 1;
         state.report.failures.keep(failure);
+    }
+
+    /// Tells both users something.
+    fn note(&self, text: &str) {
+        (self.observe)(Event::Note(text));
+        self.tell(text);
+    }
+
+    /// Tells the user of the sink something.
+    fn tell(&self, text: &str) {
+        if self.notes.fetch_add(1, Ordering::Relaxed) < MAX_NOTES {
+            self.say(&Message::Note { about: About::Remark, text: text.to_owned() });
+        }
     }
 
     fn announced_all(&self, complete: bool) {
@@ -327,7 +341,7 @@ impl Source<'_> {
                 });
                 drop(state);
                 let text = format!("{} changed while it was read: sent again", path.display());
-                (self.observe)(Event::Note(&text));
+                self.note(&text);
             }
             Some(Err(over)) => {
                 drop(state);
@@ -366,7 +380,15 @@ impl Source<'_> {
     }
 
     fn differs(&self, file: u64) {
-        self.lock().desk.differs(file);
+        let mut state = self.lock();
+        if self.options.dry_run {
+            if let Some(over) = state.desk.remove(file, None) {
+                self.finished(state, over, Outcome::Moved { resumed: 0 });
+            }
+            return;
+        }
+        state.desk.differs(file);
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -389,8 +411,8 @@ impl Source<'_> {
         self.end_if_over(&mut state);
         drop(state);
         self.changed.notify_all();
-        let Over { path, size, digest, .. } = over;
-        (self.observe)(Event::File { path: &path, size, digest, outcome });
+        let Over { path, size, digest, sparse, .. } = over;
+        (self.observe)(Event::File { path: &path, size, digest, sparse, outcome });
     }
 }
 
@@ -463,6 +485,17 @@ impl Role for Source<'_> {
                 state.report.failures.count += 1;
                 state.report.failures.keep(failure);
             }
+            Message::Note { about: About::Failure, text } => {
+                let failure = Failure { side: Side::Peer, text };
+                (self.observe)(Event::Failed { path: None, failure: &failure });
+                let mut state = self.lock();
+                state.report.failures.count += 1;
+                state.report.failures.keep(failure);
+            }
+            Message::Note { about: About::Deleted, text } => {
+                (self.observe)(Event::Deleted { path: Path::new(&text) });
+            }
+            Message::Note { about: About::Remark, text } => (self.observe)(Event::Note(&text)),
             Message::Receipt { tally, failed: _, deleted } => {
                 let mut state = self.lock();
                 if !state.ended || tally != state.report.tally {
@@ -483,7 +516,8 @@ impl Role for Source<'_> {
         self.lock().desk.lane_works(number, true);
         let worked = lanes::work(self, lane);
         self.lock().desk.lane_works(number, false);
-        if worked.is_err() {
+        // Also of one that ended well: who confirms its last blocks may not be reached any more.
+        if !self.is_stopped() {
             let mut state = self.lock();
             state.desk.lane_broke(number);
             drop(state);

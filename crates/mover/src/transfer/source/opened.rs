@@ -19,7 +19,11 @@ use crate::walk::changed;
 
 /// Where files are opened: the directory of each source that is one.
 #[derive(Debug)]
-pub(super) struct Roots(Vec<Root>);
+pub(super) struct Roots {
+    roots: Vec<Root>,
+    /// Holes count as such.
+    sparse: bool,
+}
 
 #[derive(Debug)]
 enum Root {
@@ -30,8 +34,8 @@ enum Root {
 }
 
 impl Roots {
-    /// Opens the directories among the sources.
-    pub(super) fn open(sources: &[Source]) -> io::Result<Self> {
+    /// Opens the directories among the sources. `sparse`: their holes travel as such.
+    pub(super) fn open(sources: &[Source], sparse: bool) -> io::Result<Self> {
         let open = |source: &Source| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             // A link without a slash after it is sent as a link.
@@ -44,7 +48,8 @@ impl Roots {
                 Err(errno) => Err(errno.into()),
             }
         };
-        sources.iter().map(open).collect::<io::Result<_>>().map(Roots)
+        let roots = sources.iter().map(open).collect::<io::Result<_>>()?;
+        Ok(Roots { roots, sparse })
     }
 
     /// Opens a regular file. Links are not followed, wherever they stand in the path.
@@ -52,11 +57,11 @@ impl Roots {
         // Should a named pipe have taken its place, opening it must not wait for a writer.
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = match &self.0[place.source] {
+        let file = match &self.roots[place.source] {
             Root::Directory(root) => beneath::open(root, &place.path, flags, Mode::empty())?,
             Root::Single(source) => openat(CWD, &source.path, flags, Mode::empty())?,
         };
-        let opened = Opened { file: file.into() };
+        let opened = Opened { file: file.into(), sparse: self.sparse };
         if inode::kind(&opened.stat()?) != Kind::File {
             return Err(changed());
         }
@@ -68,12 +73,14 @@ impl Roots {
 #[derive(Debug)]
 pub(super) struct Opened {
     file: File,
+    /// Holes count as such.
+    sparse: bool,
 }
 
 impl Opened {
     #[cfg(test)]
     pub(super) fn of(file: File) -> Self {
-        Opened { file }
+        Opened { file, sparse: true }
     }
 
     fn stat(&self) -> io::Result<Stat> {
@@ -82,7 +89,7 @@ impl Opened {
 
     /// What it is now.
     pub(super) fn seen(&self) -> io::Result<Seen> {
-        Ok(seen(&self.stat()?))
+        Ok(seen(&self.stat()?, self.sparse))
     }
 
     /// Fills `room` from `offset` on; how much there was.
@@ -130,10 +137,10 @@ impl Opened {
 }
 
 /// What an inode says of a regular file. One that fits into a piece counts as dense: its zeros are
-/// cheaper sent than told of.
-pub(super) fn seen(stat: &Stat) -> Seen {
+/// cheaper sent than told of; as everything does if nothing is to be `sparse`.
+pub(super) fn seen(stat: &Stat, sparse: bool) -> Seen {
     let size = inode::size(stat);
-    let sparse = size > CHUNK && inode::may_have_holes(stat);
+    let sparse = sparse && size > CHUNK && inode::may_have_holes(stat);
     Seen { size, sparse, attributes: inode::attributes(stat) }
 }
 

@@ -19,6 +19,8 @@ pub struct SourceOptions {
     pub dry_run: bool,
     /// Send owners.
     pub owner: bool,
+    /// Let holes travel as such, for the sink to make them again. Default true.
+    pub sparse: bool,
     /// Send extended attributes.
     pub xattrs: bool,
     /// Announce further names of a file as such.
@@ -36,6 +38,7 @@ impl Default for SourceOptions {
             verify: true,
             dry_run: false,
             owner: false,
+            sparse: true,
             xattrs: false,
             hard_links: false,
             count: true,

@@ -216,7 +216,8 @@ impl Source<'_> {
         let mut state = self.lock();
         let size = state.report.tally.bytes;
         let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&stream.name)).into();
-        let over = Over { path, size, digest: state.stream_digest.take(), resumed: 0 };
+        let over =
+            Over { path, size, digest: state.stream_digest.take(), sparse: false, resumed: 0 };
         self.end_if_over(&mut state);
         self.finished(state, over, outcome);
     }

@@ -202,3 +202,18 @@ fn few_files_are_open_at_a_time() {
     desk.remove(jobs[0].file, None);
     assert!(matches!(desk.work(), Some(Work::Open(_))));
 }
+
+#[test]
+fn a_small_file_that_was_damaged_is_sent_again() {
+    let mut desk = desk(&[10, 20]);
+    take_all(&mut desk, 0);
+    take_all(&mut desk, 1);
+    let Some(Work::Bundle(jobs)) = desk.work() else { panic!("no bundle") };
+    let pieces: Vec<Piece> = jobs.iter().map(|job| piece(job, None)).collect();
+    let number = desk.number();
+    desk.sent(number, 0, &pieces);
+    // The sink says so before it says that it is done with the block.
+    desk.damaged(1, 0);
+    assert_eq!(desk.stored(number).len(), 1);
+    assert!(matches!(desk.work(), Some(Work::Bundle(jobs)) if jobs[0].file == 1));
+}

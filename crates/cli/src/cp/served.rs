@@ -1,0 +1,274 @@
+//! A copy from or to a server: `farhaul://host:port/export/path`.
+//!
+//! The server is known by its key: pinned on the command line, met before, or accepted now. It knows
+//! this side by the user's key, grants an order or refuses it, and from then on the copy is as any.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use farhaul_mover::Cancel;
+use farhaul_mover::frame::AbortReason;
+use farhaul_mover::location::address;
+use farhaul_mover::transfer::link::{Link, Opened};
+use farhaul_mover::transfer::session::{Dial, Links, Way, open};
+use farhaul_remote::{
+    Context, DialConfig, DialError, DialFailure, Dialer, LinkError, Terms as LinkTerms, resolve,
+};
+use farhaul_secure::{Identity, PublicKey, Trust};
+
+use super::job::{Job, ServedOrder};
+use super::links::{DIAL_TIME, Dialing, adapt};
+use super::show::{Show, progress_line};
+use super::side::{self, Finished, Surroundings, Wish};
+use super::with::say_way;
+use super::{Export, Plan, bound, cancel_on_interrupt};
+use crate::exit::{Failed, INTERRUPTED, Usage};
+use crate::keys::identity;
+use crate::keys::known_servers::{self, Consent, Expected};
+use crate::{interrupt, places};
+
+/// How long a server may take to answer: it looks for the sources, and whether an earlier copy goes on.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// Whom servers are taken for, and for whom they take the user.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Servers")]
+pub struct ServerArgs {
+    /// The server's public key, as farhaul serve --print-key prints it there
+    #[arg(long, value_name = "KEY")]
+    server_key: Option<PublicKey>,
+    /// Take the key of a server that is not known yet as it is, without asking
+    #[arg(long, conflicts_with = "server_key")]
+    accept_new_server: bool,
+    /// The file with your key [default: identity among farhaul's files]
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+}
+
+impl ServerArgs {
+    /// Tells who names a key and no server.
+    pub fn refuse_without_server(&self) -> Result<(), Usage> {
+        let flag = match self {
+            ServerArgs { server_key: Some(_), .. } => "--server-key",
+            ServerArgs { accept_new_server: true, .. } => "--accept-new-server",
+            ServerArgs { identity: Some(_), .. } => "--identity",
+            _ => return Ok(()),
+        };
+        Err(Usage(format!("{flag} is about servers: neither side is a farhaul://")))
+    }
+}
+
+/// Copies from or to `export`.
+pub fn run(
+    plan: &Plan,
+    export: &Export,
+    sending: bool,
+    args: &ServerArgs,
+    show: &Show,
+) -> Result<Finished> {
+    let (source, sink) = (Job::Source(plan.source.clone()), Job::Sink(plan.sink.clone()));
+    let (ours, theirs) = if sending { (source, sink) } else { (sink, source) };
+    let order = ServedOrder { export: export.name.clone(), job: theirs, terms: plan.terms.clone() };
+    let order = serde_json::to_vec(&order)?;
+    let cancel = Cancel::default();
+    let stop = Arc::new(AtomicBool::new(false));
+    let _registered = cancel_on_interrupt(&cancel, Some(&stop));
+    let name = address(&export.host, export.port);
+    let dialer = meet(plan, export, &name, args, &stop)?;
+    if plan.terms.plain {
+        show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
+    }
+    let window = plan.terms.most_window();
+    let (first, session) = ask(&dialer, order, &name, &stop, window)?;
+    let dialing = Dialing::new(dialer, stop, window);
+    let dialing = Granted { first: Mutex::new(Some(first)), dialing };
+    let mut path = None;
+    Ok(side::run(
+        &ours,
+        &plan.terms,
+        Links::Dial(&dialing),
+        Surroundings {
+            session,
+            cancel,
+            observe: &|event| show.event(&event),
+            show: &mut |going| {
+                if going.path != path {
+                    say_way(plan, show, path.as_deref(), going);
+                    path.clone_from(&going.path);
+                }
+                show.progress(&progress_line(going));
+                Wish::None
+            },
+            service: None,
+        },
+    ))
+}
+
+/// Finds out who the server is, and what is needed to connect to it and nobody else.
+fn meet(
+    plan: &Plan,
+    export: &Export,
+    name: &str,
+    args: &ServerArgs,
+    stop: &AtomicBool,
+) -> Result<Dialer> {
+    let places = places::Surroundings::of_process();
+    let identity = match &args.identity {
+        Some(path) => identity::load(path)?,
+        None => identity::load(&places.file(identity::FILE)?)?,
+    };
+    let identity = Arc::new(identity);
+    // One who pins keys needs no file of them.
+    let known = match (places.file(known_servers::FILE), args.server_key) {
+        (Err(_), Some(_)) => None,
+        (file, _) => Some(file?),
+    };
+    let expected = match (&known, args.server_key) {
+        (Some(file), pinned) => known_servers::expected(file, name, pinned)?,
+        (None, Some(pinned)) => Expected::Only(pinned),
+        (None, None) => Expected::Unknown,
+    };
+    let candidates =
+        resolve(&export.host, export.port).map_err(|error| not_reached(&error, name, &identity))?;
+    let dialer = |trust: Trust| -> Result<Dialer> {
+        let terms = LinkTerms {
+            identity: Arc::clone(&identity),
+            trust,
+            context: Context::default(),
+            plain: plan.terms.plain,
+        };
+        let mut config = DialConfig::new(candidates.clone(), candidates.clone(), terms);
+        config.transport = plan.transport();
+        config.bind = bound(&plan.settings.bind.value)?;
+        config.options = plan.terms.transport().map_err(Usage)?;
+        Ok(Dialer::new(config))
+    };
+    let key = match (expected, &known) {
+        (Expected::Only(key), _) => key,
+        (Expected::Unknown, Some(file)) => {
+            let stranger = dialer(Trust::Known(Arc::new(|_| true)))?;
+            let link = stranger.dial(DIAL_TIME, stop);
+            let link = link.map_err(|error| not_reached(&error, name, &identity))?;
+            let key = link.handle().peer_key().context("a server has a key")?;
+            // It is not held up while the user thinks.
+            drop(link);
+            admit(file, name, key, args.accept_new_server)?;
+            key
+        }
+        (Expected::Unknown, None) => {
+            return Err(Usage("there is no place to look for the server's key".into()).into());
+        }
+    };
+    dialer(Trust::Only(key))
+}
+
+/// Takes a server that is met for the first time, if the user says so.
+fn admit(known: &Path, name: &str, key: PublicKey, accepted: bool) -> Result<()> {
+    let terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let consent = match (accepted, terminal) {
+        (true, _) => Consent::Given,
+        (false, true) => Consent::Ask(&mut yes),
+        (false, false) => Consent::Withheld,
+    };
+    known_servers::admit(known, name, key, consent)
+}
+
+/// Asks on the terminal. Only a whole yes is one.
+fn yes(question: &str) -> bool {
+    let _ends = interrupt::while_waiting();
+    let mut stderr = io::stderr().lock();
+    if write!(stderr, "{question} [yes/no] ").and_then(|()| stderr.flush()).is_err() {
+        return false;
+    }
+    let mut answer = String::new();
+    // What cannot be read is no yes.
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.is_ok() && answer.trim().eq_ignore_ascii_case("yes")
+}
+
+/// Has the server begin its part: the connection it was asked on, and the session.
+fn ask(
+    dialer: &Dialer,
+    order: Vec<u8>,
+    name: &str,
+    stop: &AtomicBool,
+    window: u32,
+) -> Result<(Link, [u8; 16])> {
+    let identity = &dialer.config().terms.identity;
+    let link = dialer.dial(DIAL_TIME, stop).map_err(|error| not_reached(&error, name, identity))?;
+    let handle = link.handle();
+    let mut link = adapt(link, window);
+    // A server that says nothing is not waited for for ever.
+    let (answered, wait) = channel::<()>();
+    std::thread::spawn(move || {
+        if wait.recv_timeout(ANSWER) == Err(RecvTimeoutError::Timeout) {
+            handle.abort();
+        }
+    });
+    let opened = open(&mut link, order);
+    drop(answered);
+    match opened {
+        Ok(Opened::Yes { session }) => Ok((link, session)),
+        Ok(Opened::No { reason, why }) => {
+            let code = match reason {
+                AbortReason::Refused | AbortReason::Protocol => 3,
+                _ => 1,
+            };
+            let verb = if code == 3 { "refuses" } else { "cannot do it" };
+            Err(Failed { code, message: format!("{name} {verb}: {why}") }.into())
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Err(Usage(error.to_string()).into())
+        }
+        Err(error) => {
+            let message = format!("{name} was asked and has not answered: {error}");
+            Err(Failed { code: 1, message }.into())
+        }
+    }
+}
+
+/// Why there is no connection, with what can be done about it and the exit code.
+fn not_reached(error: &DialError, name: &str, identity: &Identity) -> anyhow::Error {
+    let code = match error.failure {
+        DialFailure::NotAuthenticated | DialFailure::Plain => 3,
+        DialFailure::Interrupted => INTERRUPTED,
+        _ => 1,
+    };
+    let mut message = format!("{name}: {error}");
+    let unknown = LinkError::Refused.to_string();
+    if error.reasons.iter().any(|(_, reason)| *reason == unknown) {
+        let key = identity.public_key();
+        message += &format!("; there it is allowed with: farhaul key allow {key} --name NAME");
+    }
+    Failed { code, message }.into()
+}
+
+/// Connections of a copy that was granted, of which one is there already.
+struct Granted {
+    first: Mutex<Option<Link>>,
+    dialing: Dialing,
+}
+
+impl Dial for Granted {
+    fn dial(&self, way: Way) -> io::Result<Link> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match first {
+            Some(link) => Ok(link),
+            None => self.dialing.dial(way),
+        }
+    }
+
+    fn has_choice(&self) -> bool {
+        self.dialing.has_choice()
+    }
+
+    fn stop(&self) {
+        self.dialing.stop();
+    }
+}

@@ -1,0 +1,141 @@
+//! What clients use up: their bytes and their share of the rate, over all their sessions.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use farhaul_mover::transfer::pace::Pace;
+use farhaul_secure::PublicKey;
+
+use super::Limits;
+
+/// The accounts of all clients that have come so far, as long as the server runs.
+#[derive(Debug, Default)]
+pub struct Accounts(Mutex<HashMap<PublicKey, Arc<Account>>>);
+
+/// What one client has used.
+#[derive(Debug, Default)]
+pub struct Account {
+    used: Mutex<Used>,
+    /// For the rate that it was made for.
+    pace: Mutex<Option<(u64, Arc<Pace>)>>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    /// Days since 1970.
+    day: u64,
+    /// Bytes of that day.
+    today: u64,
+    /// Bytes in all.
+    total: u64,
+}
+
+/// A limit that is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsedUp {
+    /// Until midnight UTC.
+    Today,
+    /// As long as the server runs.
+    All,
+}
+
+impl std::fmt::Display for UsedUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            UsedUp::Today => {
+                "what this client may move a day is used up; it begins anew at midnight UTC"
+            }
+            UsedUp::All => "what this client may move is used up; ask who runs the server for more",
+        })
+    }
+}
+
+/// Today, UTC, as days since 1970.
+pub fn today() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() / 86_400)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Accounts {
+    /// That of the holder of `key`. Only keys that are allowed come here, so there are few.
+    pub fn of(&self, key: PublicKey) -> Arc<Account> {
+        Arc::clone(lock(&self.0).entry(key).or_default())
+    }
+}
+
+impl Account {
+    /// What all sessions of the client share to keep `rate`, bits/s, together.
+    pub fn pace(&self, rate: Option<u64>) -> Option<Arc<Pace>> {
+        let rate = rate?;
+        let mut pace = lock(&self.pace);
+        match &*pace {
+            Some((same, pace)) if *same == rate => Some(Arc::clone(pace)),
+            _ => Some(Arc::clone(&pace.insert((rate, Arc::new(Pace::new(rate)))).1)),
+        }
+    }
+
+    /// Counts bytes that moved on `day`.
+    pub fn count(&self, bytes: u64, day: u64) {
+        let mut used = lock(&self.used);
+        if used.day != day {
+            (used.day, used.today) = (day, 0);
+        }
+        used.today = used.today.saturating_add(bytes);
+        used.total = used.total.saturating_add(bytes);
+    }
+
+    /// Whether anything is left on `day`.
+    ///
+    /// # Errors
+    /// Which limit is used up.
+    pub fn check(&self, limits: &Limits, day: u64) -> Result<(), UsedUp> {
+        let used = lock(&self.used);
+        let today = if used.day == day { used.today } else { 0 };
+        if limits.bytes.is_some_and(|most| used.total >= most) {
+            return Err(UsedUp::All);
+        }
+        if limits.bytes_per_day.is_some_and(|most| today >= most) {
+            return Err(UsedUp::Today);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_begin_anew_and_the_sum_does_not() {
+        let account = Account::default();
+        let limits = Limits { bytes_per_day: Some(10), bytes: Some(25), ..Limits::default() };
+        assert_eq!(account.check(&limits, 1), Ok(()));
+        account.count(9, 1);
+        assert_eq!(account.check(&limits, 1), Ok(()));
+        account.count(1, 1);
+        assert_eq!(account.check(&limits, 1), Err(UsedUp::Today));
+        assert_eq!(account.check(&limits, 2), Ok(()));
+        account.count(9, 2);
+        assert_eq!(account.check(&limits, 2), Ok(()));
+        account.count(u64::MAX, 3);
+        assert_eq!(account.check(&limits, 4), Err(UsedUp::All));
+        assert_eq!(account.check(&Limits::default(), 4), Ok(()));
+    }
+
+    #[test]
+    fn sessions_of_a_client_share_its_rate() {
+        let accounts = Accounts::default();
+        let key = || farhaul_secure::Identity::generate().expect("a key").public_key();
+        let (a, b) = (key(), key());
+        let pace = |key, rate| accounts.of(key).pace(Some(rate)).expect("a rate");
+        assert!(Arc::ptr_eq(&pace(a, 1000), &pace(a, 1000)));
+        assert!(!Arc::ptr_eq(&pace(a, 1000), &pace(b, 1000)));
+        assert!(!Arc::ptr_eq(&pace(a, 1000), &pace(a, 2000)), "the rate has changed");
+        assert!(accounts.of(a).pace(None).is_none());
+    }
+}

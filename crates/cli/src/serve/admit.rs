@@ -1,0 +1,279 @@
+//! What a client may have done: an order is checked against what is exported to it.
+
+use std::path::{Component, Path, PathBuf};
+
+use farhaul_mover::frame::AbortReason;
+use farhaul_mover::transfer::TransferError;
+
+use super::config::{Access, Keep, ServeConfig};
+use crate::cp::job::{Job, OnExisting, ServedOrder, SinkJob, SourceJob, Terms};
+
+/// Patterns of an order, at most.
+const MOST_RULES: usize = 512;
+/// No session waits longer for a client that has gone, ms.
+const LONGEST_OUTAGE: u64 = 60 * 60 * 1000;
+
+/// An order that was granted.
+#[derive(Debug)]
+pub struct Granted {
+    /// The export's name.
+    pub export: String,
+    /// Its directory.
+    pub root: PathBuf,
+    /// What to do there.
+    pub job: Job,
+    /// How.
+    pub terms: Terms,
+}
+
+/// Why nothing is done.
+#[derive(Debug, PartialEq)]
+pub struct Refusal {
+    /// For the client's exit code.
+    pub reason: AbortReason,
+    /// For the client's user.
+    pub why: String,
+    /// The metric's label if that is a limit's affair.
+    pub limit: Option<&'static str>,
+}
+
+impl Refusal {
+    /// It is not allowed.
+    pub fn new(why: impl Into<String>) -> Self {
+        Refusal { reason: AbortReason::Refused, why: why.into(), limit: None }
+    }
+
+    /// It is not allowed now.
+    pub fn limit(label: &'static str, why: impl Into<String>) -> Self {
+        Refusal { limit: Some(label), ..Refusal::new(why) }
+    }
+
+    /// It is allowed and cannot be done.
+    pub fn failed(why: impl Into<String>) -> Self {
+        Refusal { reason: AbortReason::Failed, ..Refusal::new(why) }
+    }
+}
+
+impl From<&TransferError> for Refusal {
+    fn from(error: &TransferError) -> Self {
+        match error.exit_code() {
+            3 => Refusal::new(error.to_string()),
+            _ => Refusal::failed(error.to_string()),
+        }
+    }
+}
+
+/// What `client` gets of what it has asked for.
+///
+/// # Errors
+/// What is not allowed.
+pub fn admit(config: &ServeConfig, client: &str, order: &[u8]) -> Result<Granted, Refusal> {
+    let order: ServedOrder = serde_json::from_slice(order).map_err(|_| {
+        Refusal::new(
+            "an order that this server does not understand: the versions of \
+                                   farhaul on both sides do not go together",
+        )
+    })?;
+    let ServedOrder { export: name, mut job, mut terms } = order;
+    let Some(export) = config.export_for(client, &name) else {
+        return Err(Refusal::new(format!("there is no export '{name}' for this client")));
+    };
+    match &mut job {
+        Job::Source(_) if !export.access.reads() => {
+            return Err(Refusal::new(format!("the export '{name}' is not for reading")));
+        }
+        Job::Source(job) => source(job)?,
+        Job::Sink(_) if !export.access.writes() => {
+            return Err(Refusal::new(format!("the export '{name}' is for reading only")));
+        }
+        Job::Sink(job) => sink(job, export.access, export.keep)?,
+    }
+    kept(&terms, export.keep)?;
+    terms.outage_ms = terms.outage_ms.min(LONGEST_OUTAGE);
+    Ok(Granted { export: name, root: export.path.clone(), job, terms })
+}
+
+fn source(job: &SourceJob) -> Result<(), Refusal> {
+    if job.stream || job.paths.is_empty() {
+        return Err(Refusal::new("a server reads nothing but files"));
+    }
+    if job.rules.len() > MOST_RULES {
+        return Err(Refusal::new(format!("at most {MOST_RULES} patterns")));
+    }
+    job.paths.iter().try_for_each(|path| below(&path.path()))
+}
+
+fn sink(job: &mut SinkJob, access: Access, keep: Keep) -> Result<(), Refusal> {
+    if job.stream {
+        return Err(Refusal::new("a server writes nothing but files"));
+    }
+    below(&job.path.path())?;
+    if job.keep_set_id && !keep.set_id {
+        return Err(not_kept("set-user-ID and set-group-ID bits", "--keep-set-id"));
+    }
+    if access == Access::Write {
+        // Whoever may only leave files is told nothing of what is there, and changes none of it.
+        let wants = match job.existing {
+            _ if job.delete => Some("--delete"),
+            OnExisting::Overwrite => Some("--overwrite"),
+            OnExisting::Checksum => Some("--checksum"),
+            OnExisting::Update | OnExisting::Keep => None,
+        };
+        if let Some(flag) = wants {
+            let why = format!("this export only takes new files: leave {flag} out");
+            return Err(Refusal::new(why));
+        }
+        job.existing = OnExisting::Keep;
+        job.want_digests = false;
+    }
+    Ok(())
+}
+
+fn kept(terms: &Terms, keep: Keep) -> Result<(), Refusal> {
+    if terms.preserve.owner && !keep.owner {
+        return Err(not_kept("owners", "owner out of --preserve"));
+    }
+    if terms.preserve.xattrs && !keep.xattrs {
+        return Err(not_kept("extended attributes", "xattrs out of --preserve"));
+    }
+    Ok(())
+}
+
+fn not_kept(what: &str, leave: &str) -> Refusal {
+    Refusal::new(format!("this export does not keep {what}: leave {leave}"))
+}
+
+/// Whether a path stays in the export. That no link leads out is seen where it is opened.
+fn below(path: &Path) -> Result<(), Refusal> {
+    let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    if path.components().all(inside) {
+        return Ok(());
+    }
+    let path = farhaul_mover::printable_path(path);
+    Err(Refusal::new(format!("'{path}' leads out of the export: paths are relative, without '..'")))
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_secure::Identity;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cp::job::Bytes;
+
+    fn config() -> ServeConfig {
+        let key = Identity::generate().expect("a key").public_key();
+        let text = format!(
+            "identity = \"i\"\n[client.a]\nkey = \"{key}\"\n\
+             [export.in]\npath = \"/in\"\naccess = \"write\"\nclients = \"*\"\n\
+             [export.out]\npath = \"/out\"\naccess = \"read\"\nclients = \"a\"\n\
+             [export.all]\npath = \"/all\"\naccess = \"read-write\"\nclients = \"*\"\n\
+             keep = \"owner,set-id\"\n"
+        );
+        ServeConfig::parse(Path::new("s"), &text, |_| Ok(Vec::new())).expect("a configuration")
+    }
+
+    fn terms() -> Value {
+        json!({
+            "verify": true, "dry_run": false, "outage_ms": u64::MAX, "lanes": 2,
+            "fixed_lanes": false, "cc": "haul", "mss": 1500, "receive_memory": null,
+            "send_memory": null, "rate": null, "plain": false,
+            "preserve": {"mode": true, "times": true, "owner": false, "xattrs": false,
+                         "hard_links": false, "sparse": true},
+        })
+    }
+
+    fn reads(export: &str, path: &[u8]) -> Value {
+        let source = SourceJob {
+            paths: vec![Bytes::from(Path::new(std::str::from_utf8(path).expect("text")))],
+            stream: false,
+            rules: Vec::new(),
+            count: true,
+        };
+        json!({"export": export, "job": {"source": source}, "terms": terms()})
+    }
+
+    fn writes(export: &str, path: &str) -> Value {
+        let sink = SinkJob {
+            path: Bytes::from(Path::new(path)),
+            stream: false,
+            directory: false,
+            existing: OnExisting::Update,
+            delete: false,
+            spared: Vec::new(),
+            keep_set_id: false,
+            want_digests: true,
+        };
+        json!({"export": export, "job": {"sink": sink}, "terms": terms()})
+    }
+
+    fn ask(order: &Value) -> Result<Granted, Refusal> {
+        admit(&config(), "a", order.to_string().as_bytes())
+    }
+
+    fn refused(order: &Value) -> String {
+        let refusal = ask(order).expect_err("it is not allowed");
+        assert_eq!(refusal.reason, AbortReason::Refused);
+        refusal.why
+    }
+
+    fn with(mut order: Value, place: &str, value: Value) -> Value {
+        *order.pointer_mut(place).expect(place) = value;
+        order
+    }
+
+    #[test]
+    fn exports_are_read_and_written_as_they_allow() {
+        let granted = ask(&reads("out", b"a/b")).expect("it is for reading");
+        assert_eq!((granted.root.to_str(), granted.export.as_str()), (Some("/out"), "out"));
+        assert_eq!(granted.terms.outage_ms, LONGEST_OUTAGE);
+        assert!(ask(&reads("all", b"")).is_ok() && ask(&writes("all", "")).is_ok());
+        assert_eq!(refused(&writes("out", "a")), "the export 'out' is for reading only");
+        assert_eq!(refused(&reads("in", b"a")), "the export 'in' is not for reading");
+        assert_eq!(refused(&reads("none", b"a")), "there is no export 'none' for this client");
+        let others = admit(&config(), "b", reads("out", b"a").to_string().as_bytes());
+        assert_eq!(others.expect_err("not its").why, "there is no export 'out' for this client");
+        assert!(admit(&config(), "a", b"{}").is_err());
+    }
+
+    #[test]
+    fn no_path_leads_out() {
+        for path in ["/etc/passwd", "..", "../x", "a/../../x", "/"] {
+            assert!(refused(&reads("out", path.as_bytes())).contains("leads out"), "{path}");
+            assert!(refused(&writes("all", path)).contains("leads out"), "{path}");
+        }
+        for path in ["", ".", "a/", "./a", "a..b/...", "~/x"] {
+            assert!(ask(&reads("out", path.as_bytes())).is_ok(), "{path}");
+        }
+    }
+
+    #[test]
+    fn who_leaves_files_changes_none_and_learns_nothing() {
+        let Ok(Granted { job: Job::Sink(job), .. }) = ask(&writes("in", "a")) else {
+            panic!("it is for writing")
+        };
+        assert_eq!((job.existing, job.want_digests), (OnExisting::Keep, false));
+        let order = || writes("in", "a");
+        for (place, value) in [
+            ("/job/sink/delete", json!(true)),
+            ("/job/sink/existing", json!("overwrite")),
+            ("/job/sink/existing", json!("checksum")),
+        ] {
+            assert!(refused(&with(order(), place, value)).contains("only takes new files"));
+        }
+    }
+
+    #[test]
+    fn what_opens_more_is_kept_only_where_it_is_allowed() {
+        let owner = "/terms/preserve/owner";
+        assert!(ask(&with(writes("all", "a"), owner, json!(true))).is_ok());
+        assert!(refused(&with(writes("in", "a"), owner, json!(true))).contains("owners"));
+        let xattrs = with(writes("all", "a"), "/terms/preserve/xattrs", json!(true));
+        assert!(refused(&xattrs).contains("extended attributes"));
+        let set_id = |export| with(writes(export, "a"), "/job/sink/keep_set_id", json!(true));
+        assert!(ask(&set_id("all")).is_ok());
+        assert!(refused(&set_id("in")).contains("--keep-set-id"));
+        let stream = with(reads("out", b"a"), "/job/source/stream", json!(true));
+        assert!(refused(&stream).contains("nothing but files"));
+    }
+}

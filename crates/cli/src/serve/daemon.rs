@@ -1,0 +1,537 @@
+//! The server at work: who comes is asked what for, and what is granted runs on threads of its own.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use farhaul_mover::Cancel;
+use farhaul_mover::frame::AbortReason;
+use farhaul_mover::transfer::link::{First, Join, Link, Opened, Purpose};
+use farhaul_mover::transfer::session::{Links, MAX_LANES, answer, disown, meet, refuse};
+use farhaul_mover::transfer::{Event, Outcome, TransferError};
+use farhaul_remote::LinkHandle;
+use farhaul_secure::PublicKey;
+
+use super::Limits;
+use super::accounts::Accounts;
+use super::admit::{Granted, Refusal, admit};
+use super::config::{Live, ServeConfig};
+use super::families::{
+    ACTIVE, FAILED_FILES, FILES, RECEIVED, REFUSED, RELOADS, SENT, SESSIONS, UNVERIFIED,
+};
+use super::log::{Field, Level, Log};
+use super::meter::Meter;
+use super::metrics::Value;
+use super::sessions::{Id, Running, Sessions};
+use super::status::Status;
+use crate::cp::job::Job;
+use crate::cp::links::adapt;
+use crate::cp::side::{self, Finished, Service, Surroundings, Wish};
+
+/// How long a client may take to say what a connection is for.
+const FIRST_WORD: Duration = Duration::from_secs(10);
+/// Connections at once of which that is not known yet; one more ends the oldest.
+const MOST_GUESTS: usize = 256;
+/// Connections of a session: its lanes, its control channel, and old ones that are not gone yet.
+const MOST_LINKS: usize = MAX_LANES as usize + 8;
+/// How long a client of a session that does the same may take to show that it is there.
+const PROBE: Duration = Duration::from_secs(3);
+/// How long a client's session that has just ended may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A server.
+pub struct Server {
+    live: Live,
+    status: Arc<Status>,
+    log: Log,
+    accounts: Accounts,
+    sessions: Sessions,
+    guests: Mutex<Guests>,
+    /// Whether clients that want data to travel unencrypted have their way.
+    plain: Arc<AtomicBool>,
+    stopping: AtomicBool,
+}
+
+/// Connections that have not said yet what they are for, the oldest first.
+#[derive(Default)]
+struct Guests {
+    next: u64,
+    all: VecDeque<(u64, Instant, LinkHandle)>,
+}
+
+/// Who has connected.
+struct Caller {
+    key: PublicKey,
+    client: String,
+    limits: Limits,
+    address: String,
+    plain: bool,
+}
+
+impl Server {
+    /// With this configuration. It writes to `log`.
+    pub fn new(live: Live, log: Log) -> Arc<Server> {
+        let plain = Arc::new(AtomicBool::new(live.current().plain));
+        Arc::new(Server {
+            live,
+            status: Arc::new(Status::begin()),
+            log,
+            accounts: Accounts::default(),
+            sessions: Sessions::default(),
+            guests: Mutex::default(),
+            plain,
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// How it does.
+    pub fn status(&self) -> &Arc<Status> {
+        &self.status
+    }
+
+    /// Where it writes what happens.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// What runs.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// For listeners: it follows the configuration.
+    pub fn plain(&self) -> &Arc<AtomicBool> {
+        &self.plain
+    }
+
+    fn guests(&self) -> MutexGuard<'_, Guests> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, family: &super::metrics::Family, labels: &[&str]) {
+        self.status.metrics().value(family, labels).add(1);
+    }
+
+    /// Whether the holder of `key` may come in.
+    pub fn knows(&self, key: &PublicKey) -> bool {
+        let known = self.live.current().client_of(key).is_some();
+        if !known {
+            self.count(&REFUSED, &["key"]);
+            let text = key.to_string();
+            let fields = [("reason", Field::from("key")), ("key", text.as_str().into())];
+            self.log.write(Level::Warning, "connection-refused", &fields);
+        }
+        known
+    }
+
+    /// Takes a connection of somebody who may come in, on a thread of its own.
+    pub fn newcomer(self: &Arc<Self>, link: farhaul_remote::Link) {
+        let handle = link.handle();
+        let Some(key) = handle.peer_key() else { return };
+        let config = self.live.current();
+        // It may have been revoked meanwhile.
+        let Some((client, known)) = config.client_of(&key) else { return };
+        let caller = Caller {
+            key,
+            client: client.to_owned(),
+            limits: known.limits,
+            address: handle.peer().map(shown).unwrap_or_default(),
+            plain: handle.cipher().is_none(),
+        };
+        // How much memory the client has is not known.
+        let mut link = adapt(link, u32::MAX);
+        let mut may_open = true;
+        loop {
+            let guest = self.enter(&handle);
+            let first = meet(&mut link);
+            let in_time = self.leave(guest);
+            match first {
+                Ok(First::Join(join)) if in_time => return self.join(&caller, &join, link),
+                Ok(First::Open(open)) if in_time && may_open => {
+                    may_open = false;
+                    let opened = match self.open(&caller, &config, &open.order) {
+                        Ok(session) => Opened::Yes { session },
+                        Err(refusal) => self.refused(&caller, refusal),
+                    };
+                    let granted = matches!(opened, Opened::Yes { .. });
+                    if answer(&mut link, &opened).is_err() || !granted {
+                        // Who is granted nothing has nothing more to say.
+                        return;
+                    }
+                }
+                Ok(_) | Err(_) => {
+                    // A client that has gone is no news.
+                    let gone = matches!(&first, Err(error) if is_gone(error)) && in_time;
+                    if !gone {
+                        let reason = if in_time { "protocol" } else { "timeout" };
+                        self.count(&REFUSED, &[reason]);
+                        self.log.write(
+                            Level::Warning,
+                            "connection-refused",
+                            &[
+                                ("reason", reason.into()),
+                                ("client", caller.client.as_str().into()),
+                                ("address", caller.address.as_str().into()),
+                            ],
+                        );
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn enter(&self, handle: &LinkHandle) -> u64 {
+        let mut guests = self.guests();
+        if guests.all.len() >= MOST_GUESTS
+            && let Some((_, _, oldest)) = guests.all.pop_front()
+        {
+            oldest.abort();
+        }
+        let number = guests.next;
+        guests.next += 1;
+        guests.all.push_back((number, Instant::now(), handle.clone()));
+        number
+    }
+
+    /// It has said what it is for; false if it was ended meanwhile.
+    fn leave(&self, number: u64) -> bool {
+        let mut guests = self.guests();
+        let place = guests.all.iter().position(|(other, ..)| *other == number);
+        place.is_some_and(|place| guests.all.remove(place).is_some())
+    }
+
+    /// Ends connections that say nothing. To be called some times a second.
+    pub fn tick(&self) {
+        let mut guests = self.guests();
+        while guests.all.front().is_some_and(|(_, since, _)| since.elapsed() > FIRST_WORD) {
+            if let Some((.., handle)) = guests.all.pop_front() {
+                handle.abort();
+            }
+        }
+    }
+
+    fn join(&self, caller: &Caller, join: &Join, mut link: Link) {
+        let Some(session) = self.sessions.get(&join.session, &caller.key) else {
+            let fields = [
+                ("client", Field::from(caller.client.as_str())),
+                ("address", caller.address.as_str().into()),
+            ];
+            self.log.write(Level::Info, "unknown-session", &fields);
+            // If it does not hear it, it asks again.
+            let _ = disown(&mut link);
+            return;
+        };
+        match session.meter.take(link, join.purpose, MOST_LINKS) {
+            Ok(link) => {
+                if let Purpose::Control { .. } = join.purpose {
+                    session.controls.fetch_add(1, Ordering::AcqRel);
+                }
+                // If it is over, the client hears so from the connection's end.
+                let _ = session.give.send((join.purpose, link));
+            }
+            Err(mut link) => {
+                self.count(&REFUSED, &["limit"]);
+                let _ = refuse(&mut link, "too many connections for one session");
+            }
+        }
+    }
+
+    /// Begins what a client asks for.
+    fn open(
+        self: &Arc<Self>,
+        caller: &Caller,
+        config: &ServeConfig,
+        order: &[u8],
+    ) -> Result<Id, Refusal> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(Refusal::failed("the server is being stopped; try again later"));
+        }
+        let granted = admit(config, &caller.client, order)?;
+        let account = self.accounts.of(caller.key);
+        let meter = Meter::new(account, caller.limits);
+        meter.check().map_err(|used| Refusal::limit("limit", used.to_string()))?;
+        let what = serde_json::to_vec(&(&granted.export, &granted.job));
+        let what = blake3::hash(&what.map_err(|error| Refusal::failed(error.to_string()))?);
+        self.sessions.make_way(&caller.key, &what, PROBE);
+        let id = farhaul_remote::bootstrap::fresh_session();
+        let id = id.map_err(|error| Refusal::failed(error.to_string()))?.0;
+        let (give, links) = channel();
+        let running = Arc::new(Running::new(caller.key, what, give, meter));
+        let of_client = caller.limits.connections;
+        self.sessions.add(id, Arc::clone(&running), of_client, config.max_sessions, PATIENCE)?;
+        let (tell, told) = channel();
+        let (server, client) = (Arc::clone(self), caller.client.clone());
+        let opened = Opening {
+            id,
+            client,
+            address: caller.address.clone(),
+            plain: caller.plain,
+            granted,
+            running,
+            links,
+            tell,
+        };
+        let thread = std::thread::Builder::new().name("session".into());
+        if let Err(error) = thread.spawn(move || server.session(opened)) {
+            self.sessions.remove(&id);
+            return Err(Refusal::failed(format!("the server has no thread for it: {error}")));
+        }
+        match told.recv() {
+            Ok(Ok(())) => Ok(id),
+            Ok(Err(refusal)) => Err(refusal),
+            Err(_) => Err(Refusal::failed("the session has failed at its beginning")),
+        }
+    }
+
+    /// What a client hears that gets nothing; it is counted and written down.
+    fn refused(&self, caller: &Caller, refusal: Refusal) -> Opened {
+        let Refusal { reason, why, limit } = refusal;
+        if let Some(limit) = limit {
+            self.count(&REFUSED, &[limit]);
+        } else {
+            let outcome = if reason == AbortReason::Refused { "refused" } else { "failed" };
+            // What the client has called the export is not to make a series.
+            self.count(&SESSIONS, &[&caller.client, "", outcome]);
+        }
+        let fields = [
+            ("client", Field::from(caller.client.as_str())),
+            ("address", caller.address.as_str().into()),
+            ("why", why.as_str().into()),
+        ];
+        self.log.write(Level::Warning, "session-refused", &fields);
+        Opened::No { reason, why }
+    }
+}
+
+/// A session that begins.
+struct Opening {
+    id: Id,
+    client: String,
+    address: String,
+    plain: bool,
+    granted: Granted,
+    running: Arc<Running>,
+    links: Receiver<(Purpose, Link)>,
+    tell: Sender<Result<(), Refusal>>,
+}
+
+/// Takes a session out of the list, however it ends.
+struct Leave<'a>(&'a Sessions, Id);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.remove(&self.1);
+    }
+}
+
+/// Where a session's files and bytes are counted.
+struct Counters {
+    moved: Value,
+    files: Value,
+    failed: Value,
+    told: AtomicU64,
+}
+
+impl Counters {
+    /// `moved` bytes since the beginning.
+    fn moved(&self, moved: u64) {
+        let before = self.told.fetch_max(moved, Ordering::Relaxed);
+        self.moved.add(moved.saturating_sub(before));
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::File { outcome: Outcome::Moved { .. }, .. } => self.files.add(1),
+            Event::Failed { .. } => self.failed.add(1),
+            _ => {}
+        }
+    }
+}
+
+impl Server {
+    /// Runs a session to its end.
+    fn session(&self, opening: Opening) {
+        let Opening { id, client, address, plain, granted, running, links, tell } = opening;
+        let Granted { export, root, job, terms } = granted;
+        let _leave = Leave(&self.sessions, id);
+        let metrics = self.status.metrics();
+        let labels = [client.as_str(), export.as_str()];
+        let _active = metrics.value(&ACTIVE, &labels).hold();
+        let reads = matches!(job, Job::Source(_));
+        let direction = if reads { "out" } else { "in" };
+        let counters = Counters {
+            moved: metrics.value(if reads { &SENT } else { &RECEIVED }, &labels),
+            files: metrics.value(&FILES, &[labels[0], labels[1], direction]),
+            failed: metrics.value(&FAILED_FILES, &labels),
+            told: AtomicU64::new(0),
+        };
+        // Enough to tell sessions apart in the log.
+        let number: String = id[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let who = [
+            ("session", Field::from(number.as_str())),
+            ("client", labels[0].into()),
+            ("export", labels[1].into()),
+            ("direction", direction.into()),
+        ];
+        let began = Instant::now();
+        let begun = Cell::new(false);
+        let ready = || {
+            begun.set(true);
+            let more = [("address", Field::from(address.as_str())), ("plain", Field::Flag(plain))];
+            self.log.write(Level::Info, "session-opened", &[&who[..], &more[..]].concat());
+            // Its client may have gone meanwhile: then nobody joins.
+            let _ = tell.send(Ok(()));
+        };
+        let observe = |event: Event<'_>| {
+            counters.event(&event);
+            if let Event::Note(text) = &event {
+                let more = [("text", Field::from(*text))];
+                self.log.write(Level::Info, "session-note", &[&who[..], &more[..]].concat());
+            }
+        };
+        let finished = side::run(
+            &job,
+            &terms,
+            Links::Accept(links),
+            Surroundings {
+                session: id,
+                cancel: Cancel::default(),
+                observe: &observe,
+                show: &mut |going| {
+                    counters.moved(going.progress.moved);
+                    if let Err(used) = running.meter.check() {
+                        running.end(TransferError::Refused(used.to_string()));
+                    }
+                    match running.reconnect.swap(false, Ordering::AcqRel) {
+                        true => Wish::Reconnect,
+                        false => Wish::None,
+                    }
+                },
+                service: Some(Service { root: &root, ready: &ready, end: &running.end }),
+            },
+        );
+        counters.moved(finished.going.progress.moved);
+        match &finished.result {
+            Err(error) if !begun.get() => {
+                // Whoever has asked for it is told why, and that is written down.
+                let _ = tell.send(Err(Refusal::from(error)));
+                return;
+            }
+            Err(TransferError::Verification { .. }) => self.count(&UNVERIFIED, &labels),
+            _ => {}
+        }
+        self.ended(&who, &labels, &finished, began.elapsed());
+    }
+
+    fn ended(
+        &self,
+        who: &[(&str, Field<'_>)],
+        labels: &[&str; 2],
+        finished: &Finished,
+        took: Duration,
+    ) {
+        let Finished { summary, going, result } = finished;
+        let (outcome, level) = match result {
+            Ok(()) if summary.failed == 0 => ("done", Level::Info),
+            Ok(()) => ("partly", Level::Warning),
+            Err(TransferError::Refused(_)) => ("refused", Level::Warning),
+            Err(
+                TransferError::Interrupted
+                | TransferError::Stopped(_)
+                | TransferError::Lost { .. }
+                | TransferError::Remote { reason: AbortReason::Interrupted, .. },
+            ) => ("interrupted", Level::Warning),
+            Err(_) => ("failed", Level::Error),
+        };
+        self.count(&SESSIONS, &[labels[0], labels[1], outcome]);
+        let why = result.as_ref().err().map(ToString::to_string);
+        let mut fields = who.to_vec();
+        fields.extend([
+            ("outcome", Field::from(outcome)),
+            ("files", summary.moved_files.into()),
+            ("bytes", going.progress.moved.into()),
+            ("failed", summary.failed.into()),
+            ("seconds", Field::Number((took.as_secs_f64() * 1e3).round() / 1e3)),
+        ]);
+        fields.extend(why.as_deref().map(|why| ("why", Field::from(why))));
+        self.log.write(level, "session-ended", &fields);
+    }
+}
+
+/// Reading the configuration again, and the end.
+impl Server {
+    /// Reads the configuration again. If it is wrong, everything stays as it was. Sessions of clients
+    /// that are not allowed any more end.
+    pub fn reload(&self) {
+        match self.live.reload() {
+            Ok(waiting) => {
+                let config = self.live.current();
+                self.plain.store(config.plain, Ordering::Relaxed);
+                self.count(&RELOADS, &["done"]);
+                let waiting = waiting.join(",");
+                let mut fields = vec![
+                    ("clients", Field::from(config.clients.len() as u64)),
+                    ("exports", (config.exports.len() as u64).into()),
+                ];
+                if !waiting.is_empty() {
+                    fields.push(("need-a-restart", waiting.as_str().into()));
+                }
+                self.log.write(Level::Info, "config-reloaded", &fields);
+                self.sessions.end(|session| {
+                    let known = config.client_of(&session.key).is_some();
+                    let why = || TransferError::Refused("this key is not allowed any more".into());
+                    (!known).then(why)
+                });
+            }
+            Err(error) => {
+                self.count(&RELOADS, &["failed"]);
+                let fields = [("why", Field::from(error.0.as_str()))];
+                self.log.write(Level::Error, "config-not-reloaded", &fields);
+            }
+        }
+    }
+
+    /// Begins nothing any more. Sessions go on, and may connect again.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        let grace = self.live.current().grace.as_secs_f64();
+        let sessions = self.sessions.count() as u64;
+        let fields = [("sessions", Field::from(sessions)), ("grace-seconds", Field::Number(grace))];
+        self.log.write(Level::Info, "stopping", &fields);
+    }
+
+    /// How long sessions may go on after [`Server::stop`].
+    pub fn grace(&self) -> Duration {
+        self.live.current().grace
+    }
+
+    /// Ends all sessions.
+    pub fn end_all(&self) {
+        self.sessions.end(|_| Some(TransferError::Stopped("the server is being stopped".into())));
+    }
+}
+
+fn is_gone(error: &std::io::Error) -> bool {
+    error.kind() != std::io::ErrorKind::InvalidData
+}
+
+/// Without the form that IPv4 addresses have in sockets of IPv6.
+fn shown(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+}
+
+/// Loads a configuration to serve by.
+///
+/// # Errors
+/// As [`Live::load`].
+pub fn load(path: &std::path::Path) -> anyhow::Result<Live> {
+    // A relative path would lead elsewhere if the process moved.
+    let path = std::path::absolute(path).context("the current directory is gone")?;
+    Ok(Live::load(&path)?)
+}

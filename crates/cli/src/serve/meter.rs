@@ -1,0 +1,206 @@
+//! What a server does to a client's connections: it counts them and what they carry, and paces lanes.
+//!
+//! What goes out is held back before it is written. What comes in is held back after it was read: the
+//! transport's window then holds the client. Control channels are not paced, for they carry little
+//! and must not wait behind the lanes.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use farhaul_mover::transfer::link::{Link, Purpose};
+use farhaul_mover::transfer::pace::Pace;
+
+use super::Limits;
+use super::accounts::{Account, today};
+
+/// What the connections of a session have in common.
+#[derive(Debug)]
+pub struct Meter {
+    account: Arc<Account>,
+    limits: Limits,
+    pace: Option<Arc<Pace>>,
+    links: Arc<AtomicUsize>,
+}
+
+/// A connection that is counted as long as this is there.
+#[derive(Debug)]
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Meter {
+    /// Of a session of a client with these limits.
+    pub fn new(account: Arc<Account>, limits: Limits) -> Self {
+        let pace = account.pace(limits.rate);
+        Meter { account, limits, pace, links: Arc::default() }
+    }
+
+    /// Connections that there are now.
+    pub fn links(&self) -> usize {
+        self.links.load(Ordering::Acquire)
+    }
+
+    /// Whether more may be moved.
+    ///
+    /// # Errors
+    /// Which limit is used up.
+    pub fn check(&self) -> Result<(), super::accounts::UsedUp> {
+        self.account.check(&self.limits, today())
+    }
+
+    /// Puts a connection under this meter; gives it back if there are `most` already.
+    pub fn take(self: &Arc<Self>, link: Link, purpose: Purpose, most: usize) -> Result<Link, Link> {
+        let place = Place(Arc::clone(&self.links));
+        if self.links.fetch_add(1, Ordering::AcqRel) >= most {
+            return Err(link);
+        }
+        let place = Arc::new(place);
+        let lane = matches!(purpose, Purpose::Lane { .. });
+        let Link { reader, writer, handle } = link;
+        let metered = |inner| Metered {
+            inner,
+            meter: lane.then(|| Arc::clone(self)),
+            _place: Arc::clone(&place),
+        };
+        let reader = Box::new(metered(Half::Reader(reader)));
+        let writer = Box::new(metered(Half::Writer(writer)));
+        Ok(Link { reader, writer, handle })
+    }
+
+    fn count(&self, bytes: usize) -> io::Result<()> {
+        let day = today();
+        self.account.count(bytes as u64, day);
+        // The session is ended for it soon; until then nothing more passes.
+        self.account.check(&self.limits, day).map_err(|used| io::Error::other(used.to_string()))
+    }
+}
+
+enum Half {
+    Reader(Box<dyn Read + Send>),
+    Writer(Box<dyn Write + Send>),
+}
+
+struct Metered {
+    inner: Half,
+    /// None for a control channel.
+    meter: Option<Arc<Meter>>,
+    _place: Arc<Place>,
+}
+
+impl Read for Metered {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let Half::Reader(reader) = &mut self.inner else { return Err(wrong_half()) };
+        let Some(meter) = &self.meter else { return reader.read(buf) };
+        let count = match &meter.pace {
+            Some(pace) => pace.read(reader, buf)?,
+            None => reader.read(buf)?,
+        };
+        meter.count(count)?;
+        Ok(count)
+    }
+}
+
+impl Write for Metered {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let Half::Writer(writer) = &mut self.inner else { return Err(wrong_half()) };
+        let Some(meter) = &self.meter else { return writer.write(buf) };
+        let count = match &meter.pace {
+            // All of it, in steps.
+            Some(pace) => pace.write(writer, buf).map(|_| buf.len())?,
+            None => writer.write(buf)?,
+        };
+        meter.count(count)?;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.inner {
+            Half::Writer(writer) => writer.flush(),
+            Half::Reader(_) => Err(wrong_half()),
+        }
+    }
+}
+
+fn wrong_half() -> io::Error {
+    io::ErrorKind::Unsupported.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use farhaul_mover::transfer::link::LinkHandle;
+
+    use super::*;
+
+    struct Nothing;
+
+    impl LinkHandle for Nothing {
+        fn abort(&self) {}
+        fn describe(&self) -> String {
+            "nothing".into()
+        }
+    }
+
+    fn link(bytes: usize) -> Link {
+        Link {
+            reader: Box::new(io::Cursor::new(vec![7; bytes])),
+            writer: Box::new(io::sink()),
+            handle: Arc::new(Nothing),
+        }
+    }
+
+    const LANE: Purpose = Purpose::Lane { number: 1 };
+
+    #[test]
+    fn connections_are_counted_while_they_are_there() {
+        let meter = Arc::new(Meter::new(Arc::default(), Limits::default()));
+        let first = meter.take(link(0), LANE, 2).expect("room");
+        let second = meter.take(link(0), LANE, 2).expect("room");
+        assert!(meter.take(link(0), LANE, 2).is_err());
+        assert_eq!(meter.links(), 2);
+        drop(first);
+        assert_eq!(meter.links(), 1);
+        let Link { reader, writer, .. } = second;
+        drop(reader);
+        assert_eq!(meter.links(), 1, "half of it is there");
+        drop(writer);
+        assert_eq!(meter.links(), 0);
+    }
+
+    #[test]
+    fn lanes_end_when_the_bytes_are_used_up_and_control_channels_do_not() {
+        let limits = Limits { bytes: Some(100), ..Limits::default() };
+        let account = Arc::<Account>::default();
+        let meter = Arc::new(Meter::new(Arc::clone(&account), limits));
+        let mut lane = meter.take(link(1000), LANE, 9).expect("room");
+        let mut buf = [0; 60];
+        assert_eq!(lane.reader.read(&mut buf).expect("bytes"), 60);
+        assert!(lane.writer.write(&buf).is_err());
+        assert!(meter.check().is_err());
+        let control = Purpose::Control { received: 0 };
+        let mut control = meter.take(link(1000), control, 9).expect("room");
+        assert_eq!(control.reader.read(&mut buf).expect("bytes"), 60);
+        // Another session of the client finds the same.
+        assert!(Meter::new(account, limits).check().is_err());
+    }
+
+    #[test]
+    fn what_comes_in_is_held_back_as_what_goes_out() {
+        let limits = Limits { rate: Some(8_000_000), ..Limits::default() };
+        let meter = Arc::new(Meter::new(Arc::default(), limits));
+        let began = Instant::now();
+        let mut lane = meter.take(link(200_000), LANE, 9).expect("room");
+        let mut all = Vec::new();
+        lane.reader.read_to_end(&mut all).expect("bytes");
+        lane.writer.write_all(&all).expect("written");
+        assert_eq!(all.len(), 200_000);
+        // 400 kB at a megabyte a second, but for what may go at once at the beginning and the last step.
+        assert!(began.elapsed() > Duration::from_millis(200), "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,279 @@
+//! The sessions that run: whose they are, and how many there may be.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use farhaul_mover::transfer::TransferError;
+use farhaul_mover::transfer::link::{Link, Purpose};
+use farhaul_secure::PublicKey;
+
+use super::admit::Refusal;
+use super::meter::Meter;
+
+/// A session that nobody has joined for so long makes way for others.
+const UNUSED: Duration = Duration::from_secs(15);
+/// Between two looks at whether a client is still there.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Which session.
+pub type Id = [u8; 16];
+
+/// A session that runs.
+#[derive(Debug)]
+pub struct Running {
+    /// Whose it is: nobody else may join it.
+    pub key: PublicKey,
+    /// What is done in it; alike in sessions that do the same.
+    pub order: blake3::Hash,
+    /// Where its connections go.
+    pub give: Sender<(Purpose, Link)>,
+    /// Its connections.
+    pub meter: Arc<Meter>,
+    /// Has it begin all connections anew.
+    pub reconnect: Arc<AtomicBool>,
+    /// Why it is to end.
+    pub end: Mutex<Option<TransferError>>,
+    /// Control channels that it has had.
+    pub controls: AtomicU64,
+    ends: AtomicBool,
+    over: AtomicBool,
+    since: Instant,
+}
+
+impl Running {
+    /// One that begins now.
+    pub fn new(
+        key: PublicKey,
+        order: blake3::Hash,
+        give: Sender<(Purpose, Link)>,
+        meter: Meter,
+    ) -> Self {
+        Running {
+            key,
+            order,
+            give,
+            meter: Arc::new(meter),
+            reconnect: Arc::default(),
+            end: Mutex::default(),
+            controls: AtomicU64::new(0),
+            ends: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            since: Instant::now(),
+        }
+    }
+
+    /// Ends it; the first reason counts.
+    pub fn end(&self, why: TransferError) {
+        if !self.ends.swap(true, Ordering::AcqRel) {
+            *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        }
+    }
+
+    /// Whether its client has gone, for the time being or for good.
+    fn is_alone(&self) -> bool {
+        let used = self.controls.load(Ordering::Acquire) > 0 || self.since.elapsed() > UNUSED;
+        used && self.meter.links() == 0
+    }
+
+    /// Finds out whether its client is there, in at most `time`: its connections are broken, and who
+    /// is there makes new ones at once. A session that ends by itself meanwhile has answered.
+    fn answers(&self, time: Duration) -> bool {
+        if self.is_alone() {
+            return false;
+        }
+        let before = self.controls.load(Ordering::Acquire);
+        self.reconnect.store(true, Ordering::Release);
+        let deadline = Instant::now() + time;
+        while Instant::now() < deadline {
+            let came = self.controls.load(Ordering::Acquire) > before;
+            if came || self.over.load(Ordering::Acquire) {
+                return true;
+            }
+            std::thread::sleep(LOOK);
+        }
+        false
+    }
+}
+
+/// Why another session is ended.
+fn superseded() -> TransferError {
+    TransferError::Stopped("its client had gone, and has begun anew".into())
+}
+
+/// All that run.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    all: Mutex<BTreeMap<Id, Arc<Running>>>,
+    changed: Condvar,
+}
+
+impl Sessions {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Id, Arc<Running>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds one, if the client has less than `of_client` and all have less than `of_all`. Where there
+    /// are too many, the client's own that it has left make way, and what is about to end has
+    /// `patience` for that.
+    ///
+    /// # Errors
+    /// Which limit is reached.
+    pub fn add(
+        &self,
+        id: Id,
+        session: Arc<Running>,
+        of_client: Option<u32>,
+        of_all: u32,
+        patience: Duration,
+    ) -> Result<(), Refusal> {
+        let deadline = Instant::now() + patience;
+        let mut all = self.lock();
+        let counts = |session: &&Arc<Running>| !session.ends.load(Ordering::Acquire);
+        let count = |all: &BTreeMap<Id, Arc<Running>>| {
+            let own = all.values().filter(|other| other.key == session.key);
+            (own.filter(counts).count(), all.values().filter(counts).count())
+        };
+        let most = of_client.map_or(usize::MAX, |most| most as usize);
+        let fits = |(own, every): (usize, usize)| (own < most, every < of_all as usize);
+        while fits(count(&all)) != (true, true) {
+            let left = all.values().filter(|other| other.key == session.key).filter(counts);
+            match left.filter(|other| other.is_alone()).min_by_key(|other| other.since) {
+                Some(left) => left.end(superseded()),
+                None if Instant::now() < deadline => {
+                    let waited = self.changed.wait_timeout(all, LOOK);
+                    all = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                None => break,
+            }
+        }
+        match fits(count(&all)) {
+            (false, _) => {
+                let text = format!("this client has {most} sessions already, and may have no more");
+                Err(Refusal::limit("limit", text))
+            }
+            (_, false) => Err(Refusal::limit(
+                "full",
+                "the server has as many sessions as it takes; try later",
+            )),
+            (true, true) => {
+                all.insert(id, session);
+                Ok(())
+            }
+        }
+    }
+
+    /// It has ended.
+    pub fn remove(&self, id: &Id) {
+        if let Some(session) = self.lock().remove(id) {
+            session.over.store(true, Ordering::Release);
+        }
+        self.changed.notify_all();
+    }
+
+    /// The session `id` for the holder of `key`: whether others have such a one, it is not told.
+    pub fn get(&self, id: &Id, key: &PublicKey) -> Option<Arc<Running>> {
+        self.lock().get(id).filter(|session| session.key == *key).cloned()
+    }
+
+    /// Ends sessions of the same client that do the same and that it has left, so that they are not
+    /// in its way; those whose client answers within `time` go on.
+    pub fn make_way(&self, key: &PublicKey, order: &blake3::Hash, time: Duration) {
+        let same: Vec<_> = {
+            let all = self.lock();
+            let same = |session: &&Arc<Running>| session.key == *key && session.order == *order;
+            all.values().filter(same).cloned().collect()
+        };
+        for session in same.iter().filter(|session| !session.answers(time)) {
+            session.end(superseded());
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Ends those of which `why` has a reason to.
+    pub fn end(&self, why: impl Fn(&Running) -> Option<TransferError>) {
+        for session in self.lock().values() {
+            if let Some(why) = why(session) {
+                session.end(why);
+            }
+        }
+    }
+
+    /// Waits until there is none, for at most `time`.
+    pub fn wait_none(&self, time: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.lock(), time, |all| !all.is_empty());
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use farhaul_secure::Identity;
+
+    use super::*;
+    use crate::serve::Limits;
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn key() -> PublicKey {
+        Identity::generate().expect("a key").public_key()
+    }
+
+    fn session(key: PublicKey, order: &str) -> Arc<Running> {
+        let meter = Meter::new(Arc::default(), Limits::default());
+        Arc::new(Running::new(key, blake3::hash(order.as_bytes()), channel().0, meter))
+    }
+
+    #[test]
+    fn a_session_is_its_clients_alone() {
+        let sessions = Sessions::default();
+        let (a, b) = (key(), key());
+        sessions.add([1; 16], session(a, "x"), None, 9, NOW).expect("room");
+        assert!(sessions.get(&[1; 16], &a).is_some());
+        assert!(sessions.get(&[1; 16], &b).is_none());
+        assert!(sessions.get(&[2; 16], &a).is_none());
+        sessions.remove(&[1; 16]);
+        assert!(sessions.get(&[1; 16], &a).is_none() && sessions.wait_none(Duration::ZERO));
+    }
+
+    #[test]
+    fn limits_hold_and_what_was_left_makes_way() {
+        let sessions = Sessions::default();
+        let (a, b, c) = (key(), key(), key());
+        let first = session(a, "x");
+        sessions.add([1; 16], Arc::clone(&first), Some(1), 2, NOW).expect("room");
+        let refused =
+            sessions.add([2; 16], session(a, "y"), Some(1), 2, NOW).expect_err("too many");
+        assert_eq!(refused.limit, Some("limit"));
+        sessions.add([3; 16], session(b, "x"), Some(1), 2, NOW).expect("room");
+        let refused = sessions.add([4; 16], session(c, "x"), None, 2, NOW).expect_err("full");
+        assert_eq!(refused.limit, Some("full"));
+        // It has had a connection and has none now.
+        first.controls.fetch_add(1, Ordering::AcqRel);
+        assert!(sessions.add([4; 16], session(c, "x"), None, 2, NOW).is_err(), "it is another's");
+        sessions.add([2; 16], session(a, "y"), Some(1), 2, NOW).expect("room");
+        assert!(first.end.lock().expect("no panic").is_some());
+    }
+
+    #[test]
+    fn the_same_again_ends_what_nobody_answers_for() {
+        let sessions = Sessions::default();
+        let a = key();
+        let [same, other] = ["x", "y"].map(|order| session(a, order));
+        for (id, session) in [([1; 16], &same), ([2; 16], &other)] {
+            session.controls.fetch_add(1, Ordering::AcqRel);
+            sessions.add(id, Arc::clone(session), None, 9, NOW).expect("room");
+        }
+        sessions.make_way(&a, &blake3::hash(b"x"), Duration::from_secs(60));
+        assert!(same.end.lock().expect("no panic").is_some());
+        assert!(other.end.lock().expect("no panic").is_none());
+    }
+}

@@ -1,0 +1,350 @@
+//! What the options of `farhaul cp` do.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use common::copy::{Place, WAYS, Way, bytes, names, place_or_skip};
+use serde_json::Value;
+
+fn set_time(path: &Path, seconds: u64) {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let file = fs::File::options().write(true).open(path).expect("a file");
+    file.set_modified(time).expect("it is ours");
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).expect("a file of text")
+}
+
+#[test]
+fn standard_input_and_output_are_files() {
+    let place = place_or_skip!();
+    for (name, content) in
+        [("empty", Vec::new()), ("small", b"a\0b\n".to_vec()), ("large", bytes((7 << 20) + 13, 7))]
+    {
+        for target in [place.far(name), place.text(&format!("near-{name}"))] {
+            let mut command = place.command(&["cp", "-q", "-", &target]);
+            let mut child = command.stdin(Stdio::piped()).spawn().expect("farhaul");
+            child.stdin.take().expect("a pipe").write_all(&content).expect("it reads");
+            assert!(child.wait().expect("its end").success(), "{name}");
+            let back = place.cp(&["--no-progress", &target, "-"]).well();
+            assert!(back.out == content, "{target}: {} bytes", back.out.len());
+            assert!(back.errors.contains("verified"), "{}", back.errors);
+        }
+    }
+    // From there to there.
+    let content = bytes(3 << 20, 9);
+    place.write("f", &content);
+    let both = place.cp(&["-q", &place.far("f"), "-"]).well();
+    assert!(both.out == content);
+    for (args, told) in [
+        (vec!["-", "127.0.0.1:"], "no name"),
+        (vec!["--json", "f", "-"], "both the copy and JSON"),
+        (vec!["-", "f", "to/"], "alone"),
+    ] {
+        let told_so = place.cp(&args).code(2);
+        assert!(told_so.errors.contains(told), "{args:?}: {}", told_so.errors);
+    }
+    fs::create_dir(place.path("d")).expect("a directory");
+    let directory = place.cp(&["d", "-"]);
+    assert!(directory.code == Some(5) && directory.errors.contains("standard output"));
+    // Who reads no more is no reason to hang.
+    let mut command = place.command(&["cp", "-q", &place.far("large"), "-"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farhaul");
+    let mut some = [0; 10];
+    child.stdout.take().expect("a pipe").read_exact(&mut some).expect("it writes");
+    let ended = child.wait_with_output().expect("its end");
+    assert_eq!(ended.status.code(), Some(1));
+}
+
+#[test]
+fn a_dry_run_tells_and_touches_nothing() {
+    let place = place_or_skip!();
+    place.write("from/new", bytes(5 << 20, 1));
+    place.write("from/sub/same", "same");
+    place.write("from/changed", "longer than before");
+    symlink("x", place.path("from/link")).expect("a link");
+    for way in WAYS {
+        let to = format!("to-{way:?}");
+        place.write(format!("{to}/sub/same"), "same");
+        place.write(format!("{to}/changed"), "before");
+        place.write(format!("{to}/surplus/f"), "f");
+        for top in ["from", &to] {
+            set_time(&place.path(top).join("sub/same"), 1_000_000_000);
+        }
+        let before = common::copy::tree(&place.path(&to));
+        let flags = ["-n", "--delete", "--json", "--rate", "1M"];
+        let told = place.copy(way, &flags, "from/", &to).well().json();
+        let member = |name: &str| told[name].as_u64();
+        assert_eq!(told["dry_run"], true);
+        assert_eq!(
+            ["files", "moved_files", "moved_bytes", "same_files", "deleted"].map(member),
+            [Some(3), Some(2), Some((5 << 20) + 18), Some(1), Some(2)],
+            "{way:?} {told}"
+        );
+        // 5 MiB at 1 Mb/s.
+        let estimate = told["estimate_seconds"].as_f64().expect("an estimate");
+        assert!((estimate - 41.9).abs() < 0.1, "{way:?} {estimate}");
+        let shown = place.copy(way, &["-n", "-v", "--delete", "--rate", "1M"], "from/", &to).well();
+        for text in ["would copy 2 files", "would delete 2", "about 41.9 s"] {
+            assert!(shown.text().contains(text), "{way:?} {text}: {}", shown.text());
+        }
+        for text in ["surplus", "changed"] {
+            assert!(shown.errors.contains(text), "{way:?} {text}: {}", shown.errors);
+        }
+        assert_eq!(common::copy::tree(&place.path(&to)), before, "{way:?}");
+        let new = place.copy(way, &["-n"], "from", &format!("nowhere-{way:?}")).well();
+        assert!(!place.path(format!("nowhere-{way:?}")).exists());
+        assert!(new.text().contains("would copy 3 files"), "{}", new.text());
+        let known = new.text().contains("it would take ") || new.text().contains("not known");
+        assert!(known, "{way:?} {}", new.text());
+        if way == Way::Local {
+            assert!(new.text().contains("not known"), "{}", new.text());
+        }
+    }
+    let nothing = place.copy(Way::Push, &["-n", "--receipt", "r"], "from/", "to-Push").well();
+    assert!(!place.path("r").exists(), "{}", nothing.text());
+}
+
+#[test]
+fn the_first_rule_that_matches_counts() {
+    let place = place_or_skip!();
+    for name in ["keep.o", "drop.o", "main.c", "sub/top", "top", "tmp/f", "a/tmp/g", "a/build/x/y"]
+    {
+        place.write(Path::new("from").join(name), name);
+    }
+    let flags = ["--include", "keep.o", "--exclude=*.o", "--exclude", "/top", "--exclude", "tmp/"];
+    for way in WAYS {
+        let to = format!("to-{way:?}");
+        let done = place.copy(way, &[&flags[..], &["--json"]].concat(), "from/", &to).well();
+        let wanted =
+            ["a", "a/build", "a/build/x", "a/build/x/y", "keep.o", "main.c", "sub", "sub/top"];
+        assert_eq!(names(&place.path(&to)), wanted, "{way:?}");
+        assert_eq!(done.json()["files"], 4, "{way:?}");
+    }
+    // The other way round nothing is left to keep.
+    place.cp(&["--exclude", "*.o", "--include", "keep.o", "from/", "swapped"]).well();
+    assert!(!place.path("swapped/keep.o").exists());
+    // From the top of the transfer, which is above the directory.
+    place.cp(&["--exclude", "/from/a", "--exclude", "/top", "from", "named/"]).well();
+    assert!(!place.path("named/from/a").exists() && place.path("named/from/top").exists());
+    let bad = place.cp(&["--exclude", "a[", "from/", "x"]).code(2);
+    assert!(bad.errors.contains("'a[' is no pattern"), "{}", bad.errors);
+}
+
+#[test]
+fn what_the_source_does_not_have_is_deleted_where_it_was_read() {
+    let place = place_or_skip!();
+    place.write("from/sub/f", "f");
+    place.write("from/g", "g");
+    place.write("from/excluded.o", "");
+    for way in WAYS {
+        let to = format!("to-{way:?}");
+        for name in ["old", "sub/old", "sub/deep/er/old", "kept.o", "sub/kept.o"] {
+            place.write(Path::new(&to).join(name), "old");
+        }
+        symlink("/etc", place.path(&to).join("sub/link")).expect("a link");
+        let flags = ["--delete", "--exclude", "*.o", "--json-stream"];
+        let done = place.copy(way, &flags, "from/", &to).well();
+        let wanted = ["g", "kept.o", "sub", "sub/f", "sub/kept.o"];
+        assert_eq!(names(&place.path(&to)), wanted, "{way:?} {}", done.text());
+        let events = done.events();
+        let deleted: Vec<&str> = events
+            .iter()
+            .filter(|event| event["event"] == "deleted")
+            .map(|event| event["path"].as_str().expect("a path"))
+            .collect();
+        assert_eq!(deleted.len(), 4, "{way:?} {deleted:?}");
+        assert_eq!(events.last().expect("the end")["deleted"], 6, "{way:?}");
+    }
+    // Without a slash only what is in the directory counts, not what is beside it.
+    place.write("beside/other", "stays");
+    place.write("beside/from/old", "goes");
+    place.cp(&["--delete", "from", "beside"]).well();
+    assert_eq!(
+        names(&place.path("beside")),
+        ["from", "from/excluded.o", "from/g", "from/sub", "from/sub/f", "other"]
+    );
+    // A single file deletes nothing.
+    place.cp(&["--delete", "from/g", "beside"]).well();
+    assert!(place.path("beside/other").exists());
+    // Only if asked.
+    place.cp(&["--delete", "--delete-excluded", "--exclude", "*.o", "from/", "to-Local"]).well();
+    assert_eq!(names(&place.path("to-Local")), ["g", "sub", "sub/f"]);
+}
+
+#[test]
+fn what_is_there_is_left_alone_compared_or_replaced() {
+    let place = place_or_skip!();
+    for (name, content) in
+        [("same", "1111"), ("touched", "2222"), ("content", "3333"), ("new", "4")]
+    {
+        place.write(Path::new("from").join(name), content);
+        set_time(&place.path("from").join(name), 1_500_000_000);
+    }
+    place.write("from/big", bytes(3 << 20, 1));
+    for way in WAYS {
+        let run = |flags: &[&str]| {
+            let to = format!("to-{way:?}");
+            let _ = fs::remove_dir_all(place.path(&to));
+            for (name, content, time) in [
+                ("same", "1111", 1_500_000_000),
+                ("touched", "2222", 1_600_000_000),
+                ("content", "xxxx", 1_500_000_000),
+            ] {
+                place.write(Path::new(&to).join(name), content);
+                set_time(&place.path(&to).join(name), time);
+            }
+            let mut other = bytes(3 << 20, 1);
+            other[2 << 20] ^= 1;
+            place.write(Path::new(&to).join("big"), other);
+            let done = place.copy(way, &[flags, &["--json"]].concat(), "from/", &to).well().json();
+            let number = |name: &str| done[name].as_u64().expect("a number");
+            let content = read(place.path(&to).join("content"));
+            let big = fs::read(place.path(&to).join("big")).expect("a file") == bytes(3 << 20, 1);
+            (number("moved_files"), number("same_files"), content, big)
+        };
+        // By size and time the wrong content is the same.
+        assert_eq!(run(&[]), (3, 2, "xxxx".into(), true), "{way:?}");
+        assert_eq!(run(&["--checksum"]), (3, 2, "3333".into(), true), "{way:?}");
+        assert_eq!(run(&["--overwrite"]), (5, 0, "3333".into(), true), "{way:?}");
+        assert_eq!(run(&["--skip-existing"]), (1, 4, "xxxx".into(), false), "{way:?}");
+        assert_eq!(run(&["--no-clobber"]), (1, 4, "xxxx".into(), false), "{way:?}");
+    }
+    let both = place.cp(&["--checksum", "--overwrite", "from", "x"]).code(2);
+    assert!(both.errors.contains("cannot be used with"), "{}", both.errors);
+}
+
+#[test]
+fn programs_are_told_in_json() {
+    let place = place_or_skip!();
+    place.write("from/f", bytes(2 << 20, 1));
+    place.write("from/g", "g");
+    place.write("blocked/f/is/a/directory", "");
+    for way in WAYS {
+        let to = format!("to-{way:?}");
+        let done = place.copy(way, &["--json"], "from/", &to).well();
+        let report = done.json();
+        for (member, wanted) in [
+            ("ok", Value::from(true)),
+            ("error", Value::Null),
+            ("dry_run", false.into()),
+            ("files", 2.into()),
+            ("moved_files", 2.into()),
+            ("moved_bytes", ((2 << 20) + 1).into()),
+            ("failed", 0.into()),
+            ("verified", true.into()),
+            ("encrypted", (way != Way::Local).into()),
+        ] {
+            assert_eq!(report[member], wanted, "{way:?} {member}");
+        }
+        assert!(report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
+        assert!(report["source_stages"]["read"].is_number());
+        if matches!(way, Way::Push | Way::Pull) {
+            let transport = report["transport"].as_str().expect("there was one");
+            assert!(transport.contains("127.0.0.1"), "{transport}");
+        }
+        let failing = place.copy(way, &["--json-stream"], "from/", "blocked").code(5);
+        let events = failing.events();
+        let of = |kind: &str| events.iter().filter(|e| e["event"] == kind).collect::<Vec<_>>();
+        assert_eq!(events[0]["event"], "start", "{way:?}");
+        assert!(events[0]["sources"].is_array() && events[0]["target"].is_string());
+        assert_eq!(of("failed").len(), 1, "{way:?} {events:?}");
+        let text = of("failed")[0]["text"].as_str().expect("a text");
+        assert!(text.contains("in the way"), "{text}");
+        let files = of("file");
+        assert_eq!(files.len(), 1, "{way:?} {events:?}");
+        assert_eq!((&files[0]["path"], &files[0]["size"]), (&"g".into(), &1.into()));
+        let digest = blake3::hash(b"g").to_hex().to_string();
+        let first = place.path("blocked/g");
+        if files[0]["outcome"] == "moved" {
+            assert_eq!(
+                (&files[0]["digest"], &files[0]["hash"]),
+                (&digest.into(), &"blake3".into())
+            );
+        }
+        fs::remove_file(first).expect("it was copied");
+        let end = events.last().expect("an end");
+        assert_eq!(
+            (&end["event"], &end["ok"], &end["failed"]),
+            (&"end".into(), &false.into(), &1.into())
+        );
+        assert_eq!(end["failures"].as_array().map(Vec::len), Some(1), "{way:?}");
+    }
+    // Intervals come once a second: a copy that lasts has some.
+    place.write("slow", bytes(1 << 20, 3));
+    let slow = ["--json-stream", "--rate", "4M"];
+    let done = place.copy(Way::Push, &slow, "slow", "slow-there").well();
+    let events = done.events();
+    let interval = events.iter().find(|event| event["event"] == "interval").expect("an interval");
+    for member in ["seconds", "bits_per_second", "files", "bytes", "moved", "rtt_ms"] {
+        assert!(interval[member].is_number(), "{member}: {interval}");
+    }
+    assert_eq!(interval["total_bytes"], 1 << 20);
+}
+
+#[test]
+fn quiet_and_verbose_are_what_they_say() {
+    let place = place_or_skip!();
+    place.write("from/odd\u{1b}[31mname", "x");
+    for way in WAYS {
+        let verbose = place.copy(way, &["-v"], "from", &format!("v-{way:?}/")).well();
+        assert!(verbose.errors.contains("[31mname"), "{}", verbose.errors);
+        assert!(!verbose.errors.contains('\u{1b}'), "names do not steer the terminal");
+        assert!(verbose.text().contains("copied 1 file,"), "{}", verbose.text());
+        assert!(verbose.text().contains("limited by"), "{}", verbose.text());
+        let quiet = place.copy(way, &["-q"], "from", &format!("q-{way:?}/")).well();
+        assert_eq!((quiet.text().as_str(), quiet.errors.as_str()), ("", ""), "{way:?}");
+    }
+}
+
+#[test]
+fn flags_come_before_the_environment_and_that_before_the_file() {
+    let place = place_or_skip!();
+    place.write("f", "content");
+    let config = |text: &str| drop(place.write("home/.config/farhaul/config.toml", text));
+    let push = |flags: &[&str], variables: &[(&str, &str)]| {
+        let to = place.far("there");
+        let args = [&["cp", "--overwrite", "--json"], flags, &["f", &to]].concat();
+        let mut command = place.command(&args);
+        command.envs(variables.iter().copied());
+        common::copy::Done::of(command)
+    };
+    let transport = |done: common::copy::Done| {
+        done.well().json()["transport"].as_str().expect("a transport")[..3].to_owned()
+    };
+    config("transport = \"udp\"\n[host.\"127.0.0.1\"]\ntransport = \"tcp\"\n");
+    assert_eq!(transport(push(&[], &[])), "TCP");
+    assert_eq!(transport(push(&[], &[("FARHAUL_TRANSPORT", "udp")])), "UDP");
+    let both = push(&["--transport", "tcp"], &[("FARHAUL_TRANSPORT", "udp")]);
+    assert_eq!(transport(both), "TCP");
+    config("transport = \"udp\"\n[host.other]\ntransport = \"tcp\"\n");
+    assert_eq!(transport(push(&[], &[])), "UDP");
+    let bad = push(&[], &[("FARHAUL_RATE", "fast")]).code(2);
+    assert!(bad.errors.contains("FARHAUL_RATE"), "{}", bad.errors);
+    config("colour = \"blue\"\n");
+    let bad = push(&[], &[]).code(2);
+    assert!(bad.errors.contains("colour") && bad.errors.contains("config.toml"), "{}", bad.errors);
+    let law = push(&["--cc", "nonsense"], &[]).code(2);
+    assert!(law.errors.contains("nonsense"), "{}", law.errors);
+}
+
+#[test]
+fn holes_are_filled_if_they_are_not_to_be_kept() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::here();
+    fs::File::create(place.path("f")).and_then(|f| f.set_len(8 << 20)).expect("a sparse file");
+    place.cp(&["f", "sparse"]).well();
+    place.cp(&["--preserve", "mode,times", "f", "filled"]).well();
+    let used = |name: &str| fs::metadata(place.path(name)).expect("a file").blocks() * 512;
+    if used("f") < 1 << 20 {
+        assert!(used("sparse") < 1 << 20, "{}", used("sparse"));
+    }
+    assert!(used("filled") >= 8 << 20, "{}", used("filled"));
+}

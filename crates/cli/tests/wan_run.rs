@@ -1,0 +1,205 @@
+//! `farhaul wan run`: what a command at one end of a path meets, and what is left of it all.
+//!
+//! Times are bounded from below only: a busy machine makes everything later, and nothing earlier.
+
+mod common;
+
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::process::{Ended, LIMIT, Process};
+use common::skip;
+
+/// Which end of a path this process is, if it is one.
+const ROLE: &str = "WAN_RUN_TEST_ROLE";
+const PORT: u16 = 5000;
+
+fn wan_run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    command.args(["wan", "run"]).args(args);
+    Process::with_lines(command, "farhaul wan run".into(), LIMIT)
+}
+
+/// Why there can be no path here, if so.
+fn no_path() -> Option<String> {
+    let ended = wan_run(["--", "true"]).finish();
+    (ended.code == Some(125)).then(|| ended.errors.join("; "))
+}
+
+macro_rules! path_or_skip {
+    () => {
+        if let Some(why) = no_path() {
+            skip!("{why}");
+        }
+    };
+}
+
+fn shell(options: &[&str], script: &str) -> Ended {
+    wan_run(options.iter().copied().chain(["--", "sh", "-c", script])).finish()
+}
+
+/// Whether a process is there and has not ended. Who waits for it may be slow to take notice.
+fn lives(id: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
+    state.is_some_and(|state| !"ZX".contains(state))
+}
+
+#[test]
+fn udp_and_tcp_meet_the_path() {
+    path_or_skip!();
+    let test = std::env::current_exe().expect("this program");
+    let far = format!("{ROLE}=far exec '{}' --exact an_end --nocapture", test.display());
+    let near = format!("{ROLE}=near exec '{}' --exact an_end --nocapture", test.display());
+    let port = PORT.to_string();
+    let path = ["--rate", "20M", "--delay", "30ms", "--far", &far, "--far-port", &port];
+    let ended = shell(&path, &near);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert!(ended.lines.iter().any(|line| line.contains("the near end is done")), "{ended:#?}");
+}
+
+/// No test by itself: the processes at the ends of the path.
+#[test]
+fn an_end() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("near") => near(),
+        Ok("far") => far(),
+        _ => {}
+    }
+}
+
+fn far() {
+    let address = (std::env::var("FARHAUL_FAR").expect("the own address"), PORT);
+    // One of the two is waited for, and TCP is the first to be used.
+    let tcp = TcpListener::bind(&address).expect("a port");
+    let udp = UdpSocket::bind(&address).expect("a port");
+    thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((length, from)) = udp.recv_from(&mut buffer) {
+            udp.send_to(&buffer[..length], from).expect("an echo");
+        }
+    });
+    for stream in tcp.incoming() {
+        let mut stream = stream.expect("a connection");
+        let mut bytes = Vec::new();
+        // The connection that only looked has sent nothing.
+        stream.read_to_end(&mut bytes).expect("a stream");
+        stream.write_all(&(bytes.len() as u64).to_be_bytes()).expect("an answer");
+    }
+}
+
+fn near() {
+    let address = (std::env::var("FARHAUL_FAR").expect("the far address"), PORT);
+    let round_trip = Duration::from_millis(60);
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(&address).expect("a TCP connection");
+    assert!(began.elapsed() >= round_trip, "{:?}", began.elapsed());
+
+    // All of it must have passed the link before it is answered.
+    let bytes = 1_000_000;
+    let began = Instant::now();
+    stream.write_all(&vec![7; bytes]).expect("data is taken");
+    stream.shutdown(std::net::Shutdown::Write).expect("an end");
+    let mut answer = [0; 8];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(u64::from_be_bytes(answer), bytes as u64);
+    let least = Duration::from_secs_f64(bytes as f64 * 8.0 / 20e6) + round_trip;
+    assert!(began.elapsed() >= least, "{:?}", began.elapsed());
+
+    let udp = UdpSocket::bind(("0.0.0.0", 0)).expect("a port");
+    udp.set_read_timeout(Some(LIMIT)).expect("a time-out");
+    let began = Instant::now();
+    // By now the far side listens at both.
+    udp.send_to(b"echo", &address).expect("a datagram");
+    let mut buffer = [0; 64];
+    let (length, from) = udp.recv_from(&mut buffer).expect("an echo");
+    assert_eq!((&buffer[..length], from.port()), (&b"echo"[..], PORT));
+    assert!(began.elapsed() >= round_trip, "{:?}", began.elapsed());
+    println!("the near end is done");
+}
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    path_or_skip!();
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 125", 125), ("kill -9 $$", 137)] {
+        let ended = shell(&[], script);
+        assert_eq!(ended.code, Some(code), "{script}: {ended:#?}");
+        // What there is to say the command says.
+        assert!(ended.errors.is_empty(), "{script}: {ended:#?}");
+    }
+    for (program, code) in [("/there/is/no/such/program", 127), ("/dev/null", 126)] {
+        let ended = wan_run(["--", program]).finish();
+        assert_eq!(ended.code, Some(code), "{program}: {ended:#?}");
+        assert!(ended.errors.iter().any(|line| line.contains(program)), "{ended:#?}");
+    }
+}
+
+#[test]
+fn bad_usage_is_told() {
+    for args in [
+        &["--loss", "0.1%"][..],
+        &["--mtu", "67", "--", "true"],
+        &["--far-port", "0", "--", "true"],
+    ] {
+        assert_eq!(wan_run(args).finish().code, Some(2), "{args:?}");
+    }
+    let ended = wan_run(["--counters", "/there/is/no/such/folder/x", "--", "true"]).finish();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+}
+
+#[test]
+fn what_was_counted_is_written() {
+    path_or_skip!();
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let file = dir.path().join("counters.json");
+    let ended = shell(&["--counters", &file.display().to_string()], "exit 3");
+    assert_eq!(ended.code, Some(3), "{ended:#?}");
+    let text = std::fs::read_to_string(&file).expect("the counters");
+    let counters: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(counters["forward"]["received"], counters["forward"]["sent"], "{counters}");
+}
+
+#[test]
+fn nothing_is_left_running() {
+    path_or_skip!();
+    let far = "echo far $$ >&2; trap '' TERM; while :; do sleep 1; done";
+    let ended = shell(&["--far", far], "sleep 1000 > /dev/null 2>&1 & echo near $!");
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let near = ended.line("near").to_owned();
+    let far = ended.errors.iter().find_map(|line| line.strip_prefix("far "));
+    assert!(!lives(&near), "{ended:#?}");
+    // It may have been killed before it could say who it is.
+    assert!(!far.is_some_and(lives), "{ended:#?}");
+}
+
+#[test]
+fn an_interruption_ends_everything() {
+    path_or_skip!();
+    let far = "echo far $$ >&2; exec sleep 1000";
+    let script = "echo near $$; exec sleep 1000";
+    let run = wan_run(["--far", far, "--", "sh", "-c", script]);
+    let far = run.wait_error_line("far ");
+    let near = run.wait_line("near ");
+    run.interrupt();
+    let ended = run.finish();
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    assert!(ended.errors.iter().any(|line| line.contains("interrupted")), "{ended:#?}");
+    for line in [near, far] {
+        let (_, id) = line.split_once(' ').expect("a name and a number");
+        assert!(!lives(id), "{line}: {ended:#?}");
+    }
+}
+
+#[test]
+fn a_service_that_does_not_come_is_told() {
+    path_or_skip!();
+    let ended = shell(&["--far", "exit 9", "--far-port", "5000"], "echo began");
+    assert_eq!(ended.code, Some(125), "{ended:#?}");
+    assert!(ended.lines.is_empty(), "{ended:#?}");
+    let told = |line: &String| line.contains("port 5000") && line.contains("exit status: 9");
+    assert!(ended.errors.iter().any(told), "{ended:#?}");
+}

@@ -1,0 +1,383 @@
+//! Sources that nobody should trust, and targets that somebody meddles with.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use super::*;
+use crate::frame::MAX_DEPTH;
+
+#[test]
+fn names_that_lead_out_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let inside = dir.path().join("inside");
+    for name in [&b""[..], b".", b"..", b"a/b", b"/etc", b"a\0b", &[b'x'; 256]] {
+        run(into(&inside), |source| {
+            for what in [What::Directory, What::File { size: 0, sparse: false }] {
+                let error = source.try_entry(name, 0o644, what).unwrap_err();
+                assert!(matches!(error, TransferError::Violation(_)), "{error}");
+            }
+        })
+        .1
+        .unwrap();
+    }
+    assert_eq!(names(dir.path()), ["inside"]);
+}
+
+#[test]
+fn odd_names_arrive_as_they_are_and_are_told_safely() {
+    let dir = tempfile::tempdir().unwrap();
+    run(into(dir.path()), |source| {
+        source.small("a\x1b[2Jb\n", b"1");
+        source.entry(&[b'x'; 255], 0o755, What::Directory);
+        source.leave();
+        let again = source.announce("a\x1b[2Jb\n", 1);
+        let text = source.failed(again);
+        assert!(text.contains("another entry of this name") && !text.contains('\x1b'), "{text}");
+        assert_eq!(source.end().1, 1);
+    })
+    .1
+    .unwrap();
+    assert_eq!(tree(dir.path()).len(), 2);
+}
+
+#[test]
+fn a_link_that_comes_into_the_path_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (inside, outside) = (dir.path().join("inside"), dir.path().join("outside"));
+    fs::create_dir_all(&inside).unwrap();
+    fs::create_dir(&outside).unwrap();
+    run(into(&inside), |source| {
+        source.directory("d");
+        let file = source.announce("f", 1);
+        source.verdict(file);
+        let inner = source.directory("inner");
+        source.leave();
+        source.leave();
+        assert_eq!(inner, 2);
+        // Enough others that the directory is closed.
+        for number in 0..600 {
+            source.directory(&format!("other{number}"));
+            let other = source.announce("o", 1);
+            source.leave();
+            source.verdict(other);
+        }
+        fs::rename(inside.join("d"), dir.path().join("moved")).unwrap();
+        symlink(&outside, inside.join("d")).unwrap();
+        source.send(&[(whole_piece(file, b"x"), b"x")]).unwrap();
+        assert!(source.failed(file).contains("no directory"));
+    })
+    .1
+    .unwrap();
+    assert!(names(&outside).is_empty());
+}
+
+#[test]
+fn links_to_directories_are_not_entered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (inside, outside) = (dir.path().join("inside"), dir.path().join("outside"));
+    fs::create_dir_all(&inside).unwrap();
+    fs::create_dir(&outside).unwrap();
+    symlink(&outside, inside.join("d")).unwrap();
+    run(into(&inside), |source| {
+        let directory = source.directory("d");
+        let file = source.announce("f", 1);
+        let expected = Verdict::Skip { reason: Skip::Failed, digest: None };
+        assert_eq!(source.verdict(file), expected);
+        source.leave();
+        source.failed(directory);
+        // One that the source sends itself.
+        source.entry(b"l", 0o777, What::Symlink(b"../outside".to_vec()));
+        let again = source.directory("l");
+        source.failed(again);
+        source.leave();
+        assert_eq!(source.end().1, 3);
+    })
+    .1
+    .unwrap();
+    assert!(names(&outside).is_empty());
+}
+
+#[test]
+fn pipes_and_directories_in_the_way_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    fs::create_dir(dir.path().join("directory")).unwrap();
+    for existing in [Existing::Update, Existing::Overwrite, Existing::Checksum] {
+        run(SinkOptions { existing, ..into(dir.path()) }, |source| {
+            let file = source.announce("pipe", 0);
+            assert!(source.failed(file).contains("a named pipe of this name is in the way"));
+            let file = source.announce("directory", 3 * CHUNK);
+            assert!(source.failed(file).contains("a directory of this name is in the way"));
+            let link = source.entry(b"link", 0o777, What::Symlink(b"x".to_vec()));
+            assert_eq!(link, 2);
+            let directory = source.directory("pipe2");
+            source.leave();
+            assert_eq!((directory, source.end().1), (3, 2));
+        })
+        .1
+        .unwrap();
+    }
+    assert!(!fs::symlink_metadata(&pipe).unwrap().is_file());
+}
+
+#[test]
+fn our_own_names_cannot_be_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    run(into(dir.path()), |source| {
+        let file = source.announce(".farhaul-0123456789abcdef.journal", 1);
+        assert!(source.failed(file).contains("not complete"));
+        source.end();
+    })
+    .1
+    .unwrap();
+}
+
+#[test]
+fn sizes_without_end_cost_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    run(into(dir.path()), |source| {
+        let size = i64::MAX as u64;
+        for number in 0..3 {
+            let name = format!("f{number}");
+            let file = source.entry(name.as_bytes(), 0o644, What::File { size, sparse: true });
+            // The kernel may refuse such a file, in its own words.
+            source.world.wait(|m| match m {
+                Message::Verdict { file: other, .. } if *other == file => Some(()),
+                _ => None,
+            });
+        }
+        assert_eq!(source.sink.tally().bytes, u64::MAX);
+    })
+    .1
+    .unwrap();
+    let options = SinkOptions { max_bytes: Some(1 << 40), ..into(dir.path()) };
+    run(options, |source| {
+        let what = What::File { size: 1 << 41, sparse: true };
+        let error = source.try_entry(b"big", 0o644, what).unwrap_err();
+        assert!(error.to_string().contains("more than the 1099511627776 bytes"), "{error}");
+    })
+    .1
+    .unwrap();
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, worked, _) = run(into(dir.path()), |source| {
+        source.announce("big", 1 << 60);
+        while !source.sink.is_stopped() {
+            thread::yield_now();
+        }
+    });
+    let text = worked.unwrap_err().to_string();
+    assert!(text.contains("make room"), "{text}");
+}
+
+#[test]
+fn endless_depth_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    run(into(dir.path()), |source| {
+        for _ in 0..MAX_DEPTH {
+            source.directory("d");
+        }
+        assert!(matches!(
+            source.try_entry(b"d", 0o755, What::Directory),
+            Err(TransferError::Violation(_))
+        ));
+    })
+    .1
+    .unwrap();
+}
+
+#[test]
+fn many_entries_leave_nothing_behind_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    // All of them fail, or are skipped, so that it takes no time.
+    let options = SinkOptions { dry_run: true, ..into(&dir.path().join("new")) };
+    run(options, |source| {
+        for number in 0..200_000 {
+            source.announce(&format!("{number}"), 0);
+            if number % 1000 == 0 {
+                lock(&source.world.said).clear();
+                lock(&source.world.told).clear();
+            }
+        }
+        assert!(lock(&source.sink.files).is_empty());
+        assert!(lock(&source.sink.recent).len() <= 1 << 15);
+        lock(&source.world.said).clear();
+        source.end();
+    })
+    .1
+    .unwrap();
+}
+
+#[test]
+fn too_many_unfinished_files_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    run(into(dir.path()), |source| {
+        let error = (0..=entry::MAX_UNFINISHED)
+            .find_map(|n| {
+                let what = What::File { size: 1, sparse: false };
+                source.try_entry(n.to_string().as_bytes(), 0o644, what).err()
+            })
+            .unwrap();
+        assert!(matches!(error, TransferError::Violation(_)), "{error}");
+    })
+    .1
+    .unwrap();
+}
+
+#[test]
+fn names_that_differ_in_case_collide_where_that_matters() {
+    let dir = tempfile::tempdir().unwrap();
+    run(into(dir.path()), |source| {
+        source.sink.naming.write().unwrap().folds = true;
+        source.small("Name", b"1");
+        let other = source.announce("nAME", 1);
+        let text = source.failed(other);
+        assert!(text.contains("nAME") && text.contains("capitals"), "{text}");
+        source.end();
+    })
+    .1
+    .unwrap();
+}
+
+#[test]
+fn pieces_that_nobody_asked_for_are_violations() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = noise(2 * CHUNK as usize + 1);
+    run(into(dir.path()), |source| {
+        let big = source.announce("big", data.len() as u64);
+        let small = source.announce("small", 3);
+        source.verdict(big);
+        source.verdict(small);
+        let chunk = &data[..CHUNK as usize];
+        let piece = |entry, index| chunk_piece(entry, data.len() as u64, index, chunk);
+        let bad = [
+            (whole_piece(9, b"abc"), &b"abc"[..]),
+            (whole_piece(small, b"ab"), b"ab"),
+            (whole_piece(small, b"abcd"), b"abcd"),
+            (whole_piece(big, b"abc"), b"abc"),
+            (piece(small, 0), chunk),
+            (piece(big, 2), chunk),
+            (piece(big, 3), chunk),
+            (piece(big, 1 << 40), chunk),
+            (piece(big, 1), &chunk[1..]),
+            (Piece { offset: 5, ..piece(big, 0) }, chunk),
+        ];
+        for (number, (piece, data)) in bad.into_iter().enumerate() {
+            assert!(is_violation(source.send(&[(piece, data)])), "{number}");
+        }
+        let zeros = |file| source.say(Message::Zeros { file, first: 0, count: 1 });
+        for file in [big, small, 9] {
+            assert!(matches!(zeros(file), Err(TransferError::Violation(_))), "{file}");
+        }
+        assert!(matches!(source.file_end(small, b"abc"), Err(TransferError::Violation(_))));
+        assert!(matches!(source.file_end(big, b"abc"), Err(TransferError::Violation(_))));
+        assert!(is_violation(source.lane(&[0xff; 64])));
+        assert!(matches!(source.lane(&[0; 5]), Err(LaneEnd::Broken(_))));
+    })
+    .1
+    .unwrap();
+}
+
+#[test]
+fn messages_out_of_place_are_violations() {
+    let dir = tempfile::tempdir().unwrap();
+    run(into(dir.path()), |source| {
+        let tally = Tally::default();
+        for message in [
+            Message::Done,
+            Message::Leave { complete: true },
+            Message::FileDropped { file: 0 },
+            Message::Same { file: 0 },
+            Message::FileAgain { file: 3, attributes: attributes(0), size: 0, sparse: false },
+            Message::Stored { block: 1 },
+        ] {
+            let text = format!("{message:?}");
+            let said = source.say(message);
+            assert!(matches!(said, Err(TransferError::Violation(_))), "{text}");
+        }
+        source.directory("d");
+        let end = || source.say(Message::End { tally, omitted: 0, complete: true });
+        assert!(matches!(end(), Err(TransferError::Violation(_))));
+        source.leave();
+        assert!(matches!(end(), Err(TransferError::Receipt)));
+        source.end();
+        assert!(source.try_entry(b"late", 0o644, What::Directory).is_err());
+    })
+    .1
+    .unwrap();
+}
+
+#[test]
+fn entries_that_may_not_be_written_fail_alone() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make what is closed to others");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    mode(dir.path(), 0o777).unwrap();
+    let closed = dir.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    mode(&closed, 0o555).unwrap();
+    // A thread without the rights of root, and those that it starts.
+    let script = || {
+        let nobody = rustix::process::Uid::from_raw(65_534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        run(into(dir.path()), |source| {
+            source.directory("closed");
+            let file = source.announce("f", 1);
+            source.verdict(file);
+            source.send(&[(whole_piece(file, b"x"), b"x")]).unwrap();
+            assert_eq!(source.failed(file), "closed/f: Permission denied (os error 13)");
+            let directory = source.directory("d");
+            assert!(source.failed(directory).contains("Permission denied"));
+            source.leave();
+            source.leave();
+            source.small("last", b"2");
+            assert_eq!(source.end().1, 2);
+        })
+        .1
+        .unwrap();
+    };
+    thread::scope(|threads| threads.spawn(script).join().unwrap());
+    assert_eq!(names(dir.path()), ["closed", "last"]);
+}
+
+/// A file system of its own, gone with the value.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        unmount(&self.0, UnmountFlags::DETACH).unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_it_and_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = c"size=1m";
+    if let Err(error) = mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), size) {
+        eprintln!("skipped: a small file system cannot be mounted: {error}");
+        return;
+    }
+    let _mounted = Mounted(dir.path().into());
+    run(into(dir.path()), |source| {
+        source.small("first", &noise(600_000));
+        let data = noise(600_000);
+        let file = source.announce("second", data.len() as u64);
+        source.verdict(file);
+        let end = source.send(&[(whole_piece(file, &data), &data)]);
+        let Err(LaneEnd::Fatal(error)) = end else { panic!("{end:?}") };
+        let text = error.to_string();
+        assert!(text.contains("second") && text.contains("make room"), "{text}");
+    })
+    .1
+    .unwrap();
+    assert!(dir.path().join("first").exists() && !dir.path().join("second").exists());
+}

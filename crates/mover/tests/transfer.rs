@@ -1,0 +1,342 @@
+//! Source and sink over connections within this process, which break as often as a test wants.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::slice;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use farhaul_mover::Cancel;
+use farhaul_mover::transfer::link::{Link, LinkHandle, Purpose};
+use farhaul_mover::transfer::session::{Dial, Links, Options, Session, Way, greet};
+use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
+use farhaul_mover::transfer::source::{Source, SourceOptions, SourceReport, Sources};
+use farhaul_mover::transfer::{Event, TransferError};
+
+/// Connections that end after so many bytes in either direction, one after the other; those that
+/// come later do not.
+struct Breaking {
+    give: Mutex<Sender<(Purpose, Link)>>,
+    limits: Mutex<Vec<usize>>,
+}
+
+struct Pipe(UnixStream);
+
+impl LinkHandle for Pipe {
+    fn abort(&self) {
+        // One that is closed already needs no closing.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+
+    fn describe(&self) -> String {
+        "a pipe".into()
+    }
+}
+
+/// One direction with an end.
+struct Limited {
+    stream: UnixStream,
+    left: Arc<Mutex<usize>>,
+}
+
+impl Limited {
+    fn allowed(&self, want: usize) -> io::Result<usize> {
+        let mut left = self.left.lock().unwrap();
+        if *left == 0 {
+            let _ = self.stream.shutdown(Shutdown::Both);
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        let some = want.min(*left);
+        *left -= some;
+        Ok(some)
+    }
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let some = self.allowed(bytes.len())?;
+        self.stream.write(&bytes[..some])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Limited {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(bytes)
+    }
+}
+
+fn link(stream: UnixStream, limit: usize) -> Link {
+    let left = Arc::new(Mutex::new(limit));
+    let half = |stream: &UnixStream| Limited {
+        stream: stream.try_clone().unwrap(),
+        left: Arc::clone(&left),
+    };
+    Link {
+        reader: Box::new(half(&stream)),
+        writer: Box::new(half(&stream)),
+        handle: Arc::new(Pipe(stream)),
+    }
+}
+
+impl Dial for Breaking {
+    fn dial(&self, _: Way) -> io::Result<Link> {
+        let limit = self.limits.lock().unwrap().pop().unwrap_or(usize::MAX);
+        let (near, far) = UnixStream::pair()?;
+        let give = self.give.lock().unwrap().clone();
+        thread::spawn(move || {
+            let mut far = link(far, limit);
+            if let Ok(join) = greet(&mut far) {
+                let _ = give.send((join.purpose, far));
+            }
+        });
+        Ok(link(near, limit))
+    }
+}
+
+/// What came of both sides.
+struct Ran {
+    source: Result<SourceReport, TransferError>,
+    sink: Result<(), TransferError>,
+    events: Vec<String>,
+}
+
+/// Moves `paths` into `target`; `limits` as of [`Breaking`], the first last. `push`: whether the source
+/// dials.
+fn run(paths: &[PathBuf], target: &Path, limits: Vec<usize>, push: bool) -> Ran {
+    run_as(
+        Sources::Paths(paths.to_vec()),
+        SourceOptions::default(),
+        SinkOptions::new(SinkTarget::Path { path: target.to_owned(), directory: true }),
+        limits,
+        push,
+    )
+}
+
+fn run_as(
+    sources: Sources,
+    source_options: SourceOptions,
+    sink_options: SinkOptions,
+    limits: Vec<usize>,
+    push: bool,
+) -> Ran {
+    let (give, accepted) = channel();
+    let dial = Breaking { give: Mutex::new(give), limits: Mutex::new(limits) };
+    let options = Options {
+        session: [7; 16],
+        outage: Duration::from_secs(60),
+        lanes: 3,
+        cancel: Cancel::default(),
+    };
+    let events = Mutex::new(Vec::new());
+    let observe = |event: Event<'_>| {
+        if !matches!(event, Event::Note(_)) {
+            events.lock().unwrap().push(format!("{event:?}"));
+        }
+    };
+    let (ours, theirs) = (Session::default(), Session::default());
+    let source = Source::new(sources, source_options, &ours, &observe).unwrap();
+    let say = Box::new(|message| theirs.channel.say(&message));
+    let sink = Sink::new(sink_options, say, Arc::clone(&theirs.stages), &|_| {}).unwrap();
+    let (for_source, for_sink) = match push {
+        true => (Links::Dial(&dial), Links::Accept(accepted)),
+        false => (Links::Accept(accepted), Links::Dial(&dial)),
+    };
+    let (moved, stored) = thread::scope(|threads| {
+        threads.spawn(|| source.announce_everything());
+        threads.spawn(|| {
+            if let Err(error) = sink.work() {
+                theirs.end(Err(error));
+            }
+        });
+        let moved = threads.spawn(|| ours.run(&source, for_source, &options, &observe));
+        let stored = theirs.run(&sink, for_sink, &options, &|_| {});
+        (moved.join().unwrap(), stored)
+    });
+    let report = source.report();
+    drop((source, sink));
+    Ran { source: moved.map(|()| report), sink: stored, events: events.into_inner().unwrap() }
+}
+
+/// Every entry below `root` with everything that is kept of it.
+fn listing(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let data = path.symlink_metadata().unwrap();
+            let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+            let content = if data.is_symlink() {
+                format!("-> {}", fs::read_link(&path).unwrap().display())
+            } else if data.is_dir() {
+                open.push(path.clone());
+                format!("/ {:o} {}", data.mode() & 0o7777, data.mtime())
+            } else {
+                let digest = blake3::hash(&fs::read(&path).unwrap());
+                format!(
+                    "{digest} {:o} {} {}",
+                    data.mode() & 0o7777,
+                    data.mtime(),
+                    data.mtime_nsec()
+                )
+            };
+            found.push(format!("{name} {content}"));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn pattern(length: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new_keyed(&[seed as u8; 32]).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// A tree with something of everything.
+fn tree(root: &Path) {
+    fs::create_dir_all(root.join("a/b/c")).unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    fs::write(root.join("nothing"), "").unwrap();
+    fs::write(root.join("a/one chunk"), pattern(1 << 20, 1)).unwrap();
+    fs::write(root.join("a/b/large"), pattern((5 << 20) + 12_345, 2)).unwrap();
+    fs::write(root.join("a/b/exact"), pattern(3 << 20, 3)).unwrap();
+    for number in 0..300 {
+        let name = format!("a/b/c/small {number}");
+        fs::write(root.join(name), pattern(number * 13, number as u64)).unwrap();
+    }
+    symlink("b/large", root.join("a/link")).unwrap();
+    symlink("nowhere", root.join("dangling")).unwrap();
+    let sparse = fs::File::create(root.join("sparse")).unwrap();
+    sparse.set_len(40 << 20).unwrap();
+    sparse.write_all_at(&pattern(100_000, 9), 20 << 20).unwrap();
+    fs::set_permissions(root.join("a/b/exact"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(root.join("empty"), fs::Permissions::from_mode(0o750)).unwrap();
+}
+
+#[test]
+fn a_tree_arrives_whoever_dials() {
+    for push in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir(&from).unwrap();
+        tree(&from);
+        let ran = run(slice::from_ref(&from), &to, Vec::new(), push);
+        let report = ran.source.unwrap();
+        ran.sink.unwrap();
+        assert_eq!(report.moved_files, 305);
+        assert_eq!(report.failures.count, 0);
+        assert_eq!(listing(&to.join("from")), listing(&from));
+        assert_eq!(ran.events.len(), 305, "each file is told once");
+        // Again: nothing is to be done.
+        let again = run(slice::from_ref(&from), &to, Vec::new(), push).source.unwrap();
+        assert_eq!((again.moved_files, again.same_files), (0, 305));
+    }
+}
+
+#[test]
+fn connections_that_break_cost_nothing_but_time() {
+    // Where a connection breaks: in the first frames, in messages, in blocks. Later ones last longer,
+    // or it would never end.
+    let seeds: [&[usize]; 4] = [
+        &[3, 50, 400, 4000, 40_000, 400_000],
+        &[1_500_000, 1_000_000, 2_000_000, 700_000, 1_048_700],
+        &[60, 61, 62, 63, 64, 65, 66, 67, 300_000],
+        &[100_000; 12],
+    ];
+    for (seed, limits) in seeds.into_iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir(&from).unwrap();
+        tree(&from);
+        let ran = run(slice::from_ref(&from), &to, limits.to_vec(), seed % 2 == 0);
+        let report = ran.source.unwrap_or_else(|error| panic!("{seed}: {error}"));
+        ran.sink.unwrap();
+        assert_eq!(report.moved_files, 305, "{seed}");
+        assert_eq!(listing(&to.join("from")), listing(&from), "{seed}");
+        assert_eq!(ran.events.len(), 305, "{seed}: each file is told once");
+    }
+}
+
+#[test]
+fn contents_go_into_the_target_and_names_do_not_clash() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    tree(&from);
+    let mut contents = from.clone().into_os_string();
+    contents.push("/");
+    run(&[contents.into()], &to, Vec::new(), true).source.unwrap();
+    assert_eq!(listing(&to), listing(&from));
+}
+
+#[test]
+fn a_stream_arrives_and_its_digest_is_that_of_all() {
+    for length in [0, 5, 1 << 20, (3 << 20) + 7] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = pattern(length, 4);
+        let sources = Sources::Stream {
+            name: b"stream".to_vec(),
+            stream: Box::new(io::Cursor::new(data.clone())),
+        };
+        let to = dir.path().join("to");
+        let target = SinkTarget::Path { path: to.clone(), directory: false };
+        let limits = vec![1_300_000, 900_000];
+        let ran = run_as(sources, SourceOptions::default(), SinkOptions::new(target), limits, true);
+        ran.source.unwrap();
+        ran.sink.unwrap();
+        assert_eq!(fs::read(&to).unwrap(), data);
+        let digest = format!("{:?}", <[u8; 32]>::from(blake3::hash(&data)));
+        assert!(ran.events[0].contains(&digest), "{:?}", ran.events);
+    }
+}
+
+#[test]
+fn a_dry_run_touches_nothing_and_counts_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    tree(&from);
+    let target = SinkTarget::Path { path: to.clone(), directory: true };
+    let ran = run_as(
+        Sources::Paths(vec![from]),
+        SourceOptions { dry_run: true, ..SourceOptions::default() },
+        SinkOptions { dry_run: true, ..SinkOptions::new(target) },
+        Vec::new(),
+        true,
+    );
+    let report = ran.source.unwrap();
+    assert_eq!(report.moved_files, 305);
+    assert!(report.moved_bytes > 45 << 20);
+    assert!(!to.exists());
+}
+
+#[test]
+fn what_cannot_be_read_fails_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    tree(&from);
+    // A link in the place of a file between announcement and reading cannot be timed; a directory in
+    // the way at the target can.
+    fs::create_dir_all(to.join("from/a/b/large")).unwrap();
+    let ran = run(slice::from_ref(&from), &to, Vec::new(), true);
+    let report = ran.source.unwrap();
+    assert_eq!(report.failures.count, 1);
+    assert_eq!(report.moved_files, 304);
+    assert!(ran.events.iter().any(|event| event.contains("Failed") && event.contains("large")));
+    assert!(to.join("from/a/b/exact").is_file());
+}
