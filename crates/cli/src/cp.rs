@@ -407,7 +407,7 @@ fn report(
         rtt_ms: going.rtt.as_secs_f64() * 1e3,
         packets_sent: going.packets_sent,
         retransmitted: going.retransmitted,
-        limited_by: going.overall.limit().to_string(),
+        limited_by: going.held.most().unwrap_or(going.overall.limit()).to_string(),
         source_stages: Stages::of(&going.overall.source),
         sink_stages: Stages::of(&going.overall.sink),
         rates: Rates::of(&going.overall, going.progress.moved, going.capacity),
@@ -474,13 +474,13 @@ impl farhaul_mover::transfer::session::Dial for Pipes {
         let (near, far) = Link::pair()?;
         let give = self.give.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         std::thread::spawn(move || {
-            let mut far = adapt(far);
+            let mut far = adapt(far, 0);
             if let Ok(join) = greet(&mut far) {
                 // Nobody takes it any more when the copy is over.
                 let _ = give.send((join.purpose, far));
             }
         });
-        Ok(adapt(near))
+        Ok(adapt(near, 0))
     }
 }
 

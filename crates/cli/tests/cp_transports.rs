@@ -25,7 +25,11 @@ const SIZE: u64 = 30 << 20;
 const NOTHING: Path = Path::new("100M", 5).loss("100%");
 
 fn start(scene: &Scene, more: &[&str]) -> Process {
-    make_file(&scene.path("file"), SIZE, 3);
+    start_with(scene, SIZE, more)
+}
+
+fn start_with(scene: &Scene, size: u64, more: &[&str]) -> Process {
+    make_file(&scene.path("file"), size, 3);
     scene.start(&[&["--json"], more, &[&scene.here("file"), &scene.there("copy")]].concat())
 }
 
@@ -86,6 +90,7 @@ fn a_transport_that_is_asked_for_is_taken_or_nothing() {
     let ended = start(&scene, &["--transport", "udp"]).finish();
     assert_eq!(ended.code, Some(1), "{ended:#?}");
     assert_eq!(lines(&ended, "nobody answers: a firewall may be in the way"), 1, "{ended:#?}");
+    assert_eq!(lines(&ended, "--listen-ports FIRST-LAST"), 1, "{ended:#?}");
     assert!(!scene.path("copy").exists());
 }
 
@@ -105,7 +110,8 @@ fn where_udp_is_held_back_everything_goes_to_tcp() {
     let scene = scene_or_skip!();
     let relay = policed(&scene);
     scene.far_behind(Some(relay.local_addr()), Some(scene.direct()), "");
-    let ended = start(&scene, &[]).finish_well();
+    // A lane on trial is not to carry everything before it has been judged.
+    let ended = start_with(&scene, 2 * SIZE, &["--rate", "40M"]).finish_well();
     assert_eq!(lines(&ended, "going on over TCP (--transport udp keeps to UDP)"), 1, "{ended:#?}");
     assert_eq!(ended.errors.len(), 1, "no more lines than this: {ended:#?}");
     let udp = relay.stats().forward.sent_bytes;

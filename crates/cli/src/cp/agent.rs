@@ -78,7 +78,7 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
     heed(received, &order, &cancel, &stop, &orphaned);
     let tell = Telling { sender: sender.clone(), all: order.tell };
     let observe: Observer<'_> = &|event| tell.event(&event);
-    let dialing = dialer.map(|dialer| Dialing::new(dialer, stop));
+    let dialing = dialer.map(|dialer| Dialing::new(dialer, stop, order.terms.most_window()));
     let links = match &dialing {
         Some(dialing) => Links::Dial(dialing),
         None => Links::Accept(links),
@@ -146,7 +146,8 @@ pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal
     config.tcp = hello.transport != farhaul_remote::Transport::Udp;
     let session = hello.session.0;
     let (give, links) = channel();
-    let listening = listen(&config, move |link| newcomer(link, session, &give))
+    let window = order.terms.most_window();
+    let listening = listen(&config, move |link| newcomer(adapt(link, window), session, &give))
         .map_err(|error| format!("cannot listen: {error}"))?;
     let greeting = Greeting {
         udp_port: listening.udp_port(),
@@ -171,8 +172,7 @@ fn advertised(all: &[At], listening: &Listening) -> Option<Advertised> {
 }
 
 /// A connection of the peer: what it is for.
-fn newcomer(link: farhaul_remote::Link, session: [u8; 16], give: &Sender<(Purpose, link::Link)>) {
-    let mut link = adapt(link);
+fn newcomer(mut link: link::Link, session: [u8; 16], give: &Sender<(Purpose, link::Link)>) {
     match greet(&mut link) {
         Ok(join) if join.session == session => drop(give.send((join.purpose, link))),
         Ok(_) => drop(refuse(&mut link, "there is no such transfer here")),

@@ -6,9 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use farhaul::{Law, Options};
-use farhaul_mover::transfer::session;
 use farhaul_mover::transfer::sink::{Existing, Preserve};
+use farhaul_mover::transfer::{adapt, session};
 use serde::{Deserialize, Serialize};
+
+/// What all lanes together may take where the user sets nothing, bytes; of what is received half is
+/// for the data itself. Two lanes fill a path of 1 Gb/s and 190 ms; more are opened where that helps.
+const RECEIVE_MEMORY: u64 = 192 << 20;
+const SEND_MEMORY: u64 = 128 << 20;
+/// But a lane not less than this.
+const LEAST_MEMORY: u64 = 4 << 20;
 
 /// A path or a name as bytes: not all are text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,14 +110,22 @@ impl Terms {
     /// This host does not know the law.
     pub fn transport(&self) -> Result<Options, String> {
         let law: Law = self.cc.parse().map_err(|error| format!("--cc {}: {error}", self.cc))?;
-        let mut options = Options::new().law(law).mss(self.mss);
-        if let Some(bytes) = self.receive_memory {
-            options = options.receive_memory(bytes as usize);
-        }
-        if let Some(bytes) = self.send_memory {
-            options = options.send_memory(bytes as usize);
-        }
-        Ok(options)
+        let receive = self.receive_memory.unwrap_or(self.share(RECEIVE_MEMORY));
+        let send = self.send_memory.unwrap_or(self.share(SEND_MEMORY));
+        let options = Options::new().law(law).mss(self.mss);
+        Ok(options.receive_memory(receive as usize).send_memory(send as usize))
+    }
+
+    /// A lane's part of what all of them may take.
+    fn share(&self, all: u64) -> u64 {
+        let lanes = if self.fixed_lanes { self.lanes.max(1) } else { adapt::MOST };
+        (all / u64::from(lanes)).max(LEAST_MEMORY)
+    }
+
+    /// The largest window that the memory of a receiver of UDT allows, packets.
+    pub fn most_window(&self) -> u32 {
+        let receive = self.receive_memory.unwrap_or(self.share(RECEIVE_MEMORY));
+        u32::try_from(receive / 2 / u64::from(self.mss)).unwrap_or(u32::MAX)
     }
 }
 

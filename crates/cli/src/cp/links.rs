@@ -12,47 +12,53 @@ use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle, Transport};
 /// How long an attempt to connect may take.
 pub const DIAL_TIME: Duration = Duration::from_secs(15);
 
-/// A connection for a transfer.
-pub fn adapt(link: Link) -> link::Link {
+/// A connection for a transfer, on which the peer's memory allows windows of so many packets.
+pub fn adapt(link: Link, most_window: u32) -> link::Link {
     let (reader, writer, handle) = link.into_parts();
     link::Link {
         reader: Box::new(reader),
         writer: Box::new(writer),
-        handle: Arc::new(Handle(handle)),
+        handle: Arc::new(Handle { handle, most_window }),
     }
 }
 
-struct Handle(LinkHandle);
+struct Handle {
+    handle: LinkHandle,
+    most_window: u32,
+}
 
 impl link::LinkHandle for Handle {
     fn abort(&self) {
-        self.0.abort();
+        self.handle.abort();
     }
 
     fn set_max_rate(&self, bits_per_second: Option<u64>) {
-        self.0.set_max_rate(bits_per_second);
+        self.handle.set_max_rate(bits_per_second);
     }
 
     fn facts(&self) -> LinkFacts {
-        let stats = self.0.stats();
+        let stats = self.handle.stats();
+        // A window that is as large as the peer's memory allows, and full. Laws follow what is
+        // delivered, so that their own may be a little smaller.
+        let full = stats.in_flight >= stats.flow_window / 5 * 4 && stats.in_flight > 0;
+        let largest = stats.flow_window >= self.most_window / 5 * 4;
         LinkFacts {
-            udp: self.0.kind() == Kind::Udp,
+            udp: self.handle.kind() == Kind::Udp,
             rtt: stats.rtt,
             packets_sent: stats.packets_sent,
             retransmitted: stats.packets_retransmitted,
-            loss: stats.loss,
-            blocked_by_peer: stats.blocked_by_peer,
+            blocked_by_peer: stats.blocked_by_peer || (full && largest),
             capacity: stats.capacity,
         }
     }
 
     fn describe(&self) -> String {
-        let kind = match self.0.kind() {
+        let kind = match self.handle.kind() {
             Kind::Udp => "UDP",
             Kind::Tcp => "TCP",
             Kind::Pipe => return "a pipe".into(),
         };
-        match self.0.peer() {
+        match self.handle.peer() {
             Some(peer) => format!("{kind} to {peer}"),
             None => kind.into(),
         }
@@ -63,12 +69,13 @@ impl link::LinkHandle for Handle {
 pub struct Dialing {
     dialer: Dialer,
     stop: Arc<AtomicBool>,
+    most_window: u32,
 }
 
 impl Dialing {
-    /// Gives up when `stop` is set.
-    pub fn new(dialer: Dialer, stop: Arc<AtomicBool>) -> Self {
-        Dialing { dialer, stop }
+    /// Gives up when `stop` is set; windows as of [`adapt`].
+    pub fn new(dialer: Dialer, stop: Arc<AtomicBool>, most_window: u32) -> Self {
+        Dialing { dialer, stop, most_window }
     }
 }
 
@@ -78,7 +85,8 @@ impl Dial for Dialing {
             Way::Any => self.dialer.config().transport,
             Way::Tcp => Transport::Tcp,
         };
-        self.dialer.dial_over(transport, DIAL_TIME, &self.stop).map(adapt).map_err(|error| {
+        let link = self.dialer.dial_over(transport, DIAL_TIME, &self.stop);
+        link.map(|link| adapt(link, self.most_window)).map_err(|error| {
             let kind = match error.failure {
                 // Trying again would not make another of the peer.
                 DialFailure::NotAuthenticated

@@ -84,8 +84,10 @@ pub fn run(
     if plan.terms.plain {
         show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
     }
-    let (first, session) = ask(&dialer, order, &name, &stop)?;
-    let dialing = Granted { first: Mutex::new(Some(first)), dialing: Dialing::new(dialer, stop) };
+    let window = plan.terms.most_window();
+    let (first, session) = ask(&dialer, order, &name, &stop, window)?;
+    let dialing = Dialing::new(dialer, stop, window);
+    let dialing = Granted { first: Mutex::new(Some(first)), dialing };
     let mut path = None;
     Ok(side::run(
         &ours,
@@ -191,11 +193,17 @@ fn yes(question: &str) -> bool {
 }
 
 /// Has the server begin its part: the connection it was asked on, and the session.
-fn ask(dialer: &Dialer, order: Vec<u8>, name: &str, stop: &AtomicBool) -> Result<(Link, [u8; 16])> {
+fn ask(
+    dialer: &Dialer,
+    order: Vec<u8>,
+    name: &str,
+    stop: &AtomicBool,
+    window: u32,
+) -> Result<(Link, [u8; 16])> {
     let identity = &dialer.config().terms.identity;
     let link = dialer.dial(DIAL_TIME, stop).map_err(|error| not_reached(&error, name, identity))?;
     let handle = link.handle();
-    let mut link = adapt(link);
+    let mut link = adapt(link, window);
     // A server that says nothing is not waited for for ever.
     let (answered, wait) = channel::<()>();
     std::thread::spawn(move || {

@@ -12,15 +12,13 @@ use anyhow::Result;
 use farhaul_mover::Cancel;
 use farhaul_mover::transfer::adapt::Lanes;
 use farhaul_mover::transfer::detour::{Detour, Seen, Step};
-use farhaul_mover::transfer::limit::{Evidence, Limit};
+use farhaul_mover::transfer::limit::{Evidence, Held, Limit};
 use farhaul_mover::transfer::message::Pulse;
 use farhaul_mover::transfer::pace::Pace;
-use farhaul_mover::transfer::processors::Processors;
 use farhaul_mover::transfer::session::{Links, Session, Way};
 use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::filter::Filter;
 use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
-use farhaul_mover::transfer::stages::STAGES;
 use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, Role, TransferError};
 
 use super::job::{Bytes, Job, SinkJob, SourceJob, Terms};
@@ -39,6 +37,8 @@ pub struct Going {
     pub lately: Evidence,
     /// And since the beginning.
     pub overall: Evidence,
+    /// Which limit held for how long.
+    pub held: Held,
     /// Of the lanes' connections: the largest RTT, all packets, the sum of the capacities.
     pub rtt: Duration,
     /// Packets sent.
@@ -316,7 +316,8 @@ fn drive(
             }
             if full && source && !terms.fixed_lanes && !compared.detour.is_trying() {
                 let passed = watch.passed;
-                let rate = (watch.going.progress.moved - watch.moved) as f64 / passed.as_secs_f64();
+                let moved = watch.going.progress.moved.saturating_sub(watch.moved);
+                let rate = moved as f64 / passed.as_secs_f64();
                 if let Some(wanted) = lanes.next(passed, rate, watch.going.lately.limit()) {
                     session.want_lanes(wanted);
                 }
@@ -371,7 +372,8 @@ impl Compared<'_> {
             Some(Step::Switch { udp, tcp }) => {
                 let [udp, tcp] = [udp, tcp].map(|bytes| show_rate(bytes * 8.0));
                 let text = format!(
-                    "a connection over UDP carries {udp}, one over TCP {tcp}: going on over TCP                      (--transport udp keeps to UDP)"
+                    "a connection over UDP carries {udp}, one over TCP {tcp}: going on over TCP \
+                     (--transport udp keeps to UDP)"
                 );
                 (self.observe)(Event::Note(&text));
                 self.session.end_trial(true);
@@ -386,13 +388,12 @@ struct Watch<'a> {
     source: bool,
     progress: &'a (dyn Fn() -> Progress + Sync),
     going: Going,
-    /// The times of both sides at the last full look.
-    before: ([u64; STAGES], Pulse),
+    /// What this side and the other had told at the end of the last window.
+    before: (Pulse, Pulse),
     at: Instant,
     /// How long the last window was, and what had been moved before it.
     passed: Duration,
     moved: u64,
-    processors: Processors,
 }
 
 /// What a transfer is limited by is judged over so long.
@@ -404,11 +405,9 @@ impl<'a> Watch<'a> {
         source: bool,
         progress: &'a (dyn Fn() -> Progress + Sync),
     ) -> Self {
-        let going = Going::default();
-        let before = ([0; STAGES], Pulse::default());
-        let (at, processors) = (Instant::now(), Processors::new());
-        let passed = Duration::ZERO;
-        Watch { session, source, progress, going, before, at, passed, moved: 0, processors }
+        let (going, before) = Default::default();
+        let (at, passed) = (Instant::now(), Duration::ZERO);
+        Watch { session, source, progress, going, before, at, passed, moved: 0 }
     }
 
     /// Whether this was the look at the end of a window.
@@ -426,45 +425,35 @@ impl<'a> Watch<'a> {
         if !facts.is_empty() {
             going.rtt = facts.iter().map(|facts| facts.rtt).max().unwrap_or_default();
             going.capacity = facts.iter().map(|facts| facts.capacity).fold(0.0, f64::max);
-            // Of connections that are over nothing is known any more.
-            let sent = facts.iter().map(|facts| facts.packets_sent).sum();
-            let again = facts.iter().map(|facts| facts.retransmitted).sum();
-            going.packets_sent = going.packets_sent.max(sent);
-            going.retransmitted = going.retransmitted.max(again);
         }
-        let (here, there) = (self.session.stages.read(), self.session.peer());
-        let busy = (going.lately.source_busy, going.lately.sink_busy);
-        self.going.overall = self.evidence(here, there.stages, busy);
+        let (own, peer) = (self.session.own(), self.session.peer());
+        // What has not been told yet counts, too.
+        let (sent, again) = facts.iter().fold((0, 0), |(sent, again), facts| {
+            (sent + facts.packets_sent, again + facts.retransmitted)
+        });
+        going.packets_sent = going.packets_sent.max(sent).max(own.packets.0);
+        going.retransmitted = going.retransmitted.max(again).max(own.packets.1);
+        let stages = self.session.stages.read();
+        self.going.overall = self.evidence(&Pulse { stages, ..own }, &peer, 0.0);
         self.passed = self.at.elapsed();
         let full = self.passed >= WINDOW;
         if full {
-            let since = |now: [u64; STAGES], then: [u64; STAGES]| {
-                std::array::from_fn(|stage| now[stage].saturating_sub(then[stage]))
-            };
-            let ours = self.processors.busy();
-            let theirs = f64::from(there.busy) / 1000.0;
-            let busy = if self.source { (ours, theirs) } else { (theirs, ours) };
-            let lately = self.evidence(
-                since(here, self.before.0),
-                since(there.stages, self.before.1.stages),
-                busy,
-            );
-            self.going.lately = lately.with_links(&facts);
-            self.before = (here, there);
+            let rate = (self.going.progress.moved.saturating_sub(self.moved)) as f64 * 8.0
+                / self.passed.as_secs_f64();
+            let (ours, theirs) = (own.since(&self.before.0), peer.since(&self.before.1));
+            self.going.lately = self.evidence(&ours, &theirs, rate);
+            self.going.held.add(self.going.lately.limit(), self.passed);
+            self.before = (own, peer);
             self.at = Instant::now();
         }
         full
     }
 
-    fn evidence(
-        &self,
-        here: [u64; STAGES],
-        there: [u64; STAGES],
-        (source_busy, sink_busy): (f64, f64),
-    ) -> Evidence {
-        let (source, sink) = if self.source { (here, there) } else { (there, here) };
-        let Evidence { loss, blocked_by_peer, .. } = self.going.lately;
-        Evidence { source, sink, source_busy, sink_busy, loss, blocked_by_peer }
+    fn evidence(&self, ours: &Pulse, theirs: &Pulse, rate: f64) -> Evidence {
+        match self.source {
+            true => Evidence::of(ours, theirs, rate),
+            false => Evidence::of(theirs, ours, rate),
+        }
     }
 }
 

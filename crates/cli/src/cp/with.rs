@@ -1,5 +1,6 @@
 //! A copy between this host and another, whose side an agent runs.
 
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,7 +149,8 @@ impl Far {
         let cancel = Cancel::default();
         let stop = Arc::new(AtomicBool::new(false));
         let _registered = cancel_on_interrupt(&cancel, Some(&stop));
-        let dialing = Dialing::new(Dialer::new(config), Arc::clone(&stop));
+        let dialing =
+            Dialing::new(Dialer::new(config), Arc::clone(&stop), plan.terms.most_window());
         let ours = match sending {
             true => Job::Source(plan.source.clone()),
             false => Job::Sink(plan.sink.clone()),
@@ -186,10 +188,16 @@ impl Far {
             && match &finished.result {
                 Err(TransferError::Lost { .. }) => true,
                 Err(TransferError::Unreachable(error)) => {
-                    error.kind() != std::io::ErrorKind::PermissionDenied
+                    error.kind() != ErrorKind::PermissionDenied
                 }
                 _ => false,
             };
+        if let Err(TransferError::Unreachable(error)) = &mut finished.result
+            && error.kind() == ErrorKind::TimedOut
+            && !gone
+        {
+            *error = io::Error::new(ErrorKind::TimedOut, self.with_ports(error, host));
+        }
         if let Some((summary, error)) = self.ended.take() {
             // Whether there was nobody, or somebody else, to connect to.
             let unreached = match &finished.result {
@@ -210,6 +218,20 @@ impl Far {
         }
         self.remote.close(END);
         Ok((finished, gone))
+    }
+
+    /// What to do about a peer that does not answer.
+    fn with_ports(&self, error: &io::Error, host: &str) -> String {
+        let greeting = self.remote.greeting();
+        let ports = [("UDP", greeting.udp_port), ("TCP", greeting.tcp_port)];
+        let ports =
+            ports.into_iter().filter_map(|(kind, port)| Some(format!("{kind} port {}", port?)));
+        let ports: Vec<String> = ports.collect();
+        format!(
+            "{error}. This time {host} listened at {}: let one of them pass there, or name ports that \
+             pass with --listen-ports FIRST-LAST",
+            ports.join(" and ")
+        )
     }
 
     /// Hears what it has to say; what follows from that.

@@ -143,7 +143,8 @@ impl Server {
             address: handle.peer().map(shown).unwrap_or_default(),
             plain: handle.cipher().is_none(),
         };
-        let mut link = adapt(link);
+        // How much memory the client has is not known.
+        let mut link = adapt(link, u32::MAX);
         let mut may_open = true;
         loop {
             let guest = self.enter(&handle);

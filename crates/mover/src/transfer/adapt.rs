@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::limit::Limit;
 
 /// The most lanes that are opened without being asked for.
-const MOST: u32 = 8;
+pub const MOST: u32 = 8;
 /// A trial that brings less than this much more was none.
 const WORTH: f64 = 1.10;
 /// After a trial that was of no use the next one waits.

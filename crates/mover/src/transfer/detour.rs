@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::limit::Limit;
 
-/// The path must have been the limit for so long before anything is tried.
+/// The path must have been the limit for so much longer than anything else before it is tried.
 const PATIENCE: Duration = Duration::from_secs(6);
 /// A connection over TCP must be there by then.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -86,7 +86,7 @@ impl Detour {
             let by_path = matches!(seen.limit, Limit::NetworkRate | Limit::NetworkLoss);
             match by_path && seen.udp.is_some() {
                 true => self.limited += seen.interval,
-                false => self.limited = Duration::ZERO,
+                false => self.limited = self.limited.saturating_sub(seen.interval),
             }
             if self.limited < PATIENCE || !self.rest.is_zero() {
                 return None;
@@ -176,7 +176,7 @@ mod tests {
         }
         let mut detour = Detour::default();
         for at in 0..100 {
-            let limit = if at % 3 == 0 { Limit::SourceDisk } else { Limit::NetworkRate };
+            let limit = if at % 2 == 0 { Limit::SourceDisk } else { Limit::NetworkRate };
             let seen = Seen { interval: STEP, limit, udp: Some(1.0), tcp: None };
             assert_eq!(detour.next(seen), None, "now and then is not all the time");
         }

@@ -55,8 +55,6 @@ pub struct LinkFacts {
     pub packets_sent: u64,
     /// Packets sent again.
     pub retransmitted: u64,
-    /// Share of packets lost since it was last asked.
-    pub loss: f64,
     /// The peer's window holds this side back.
     pub blocked_by_peer: bool,
     /// What the path seems to carry, bits/s.

@@ -276,8 +276,44 @@ pub struct Pulse {
     /// Time spent by all lanes together in each stage, µs, in the order of
     /// [`Stage`](super::stages::Stage).
     pub stages: [u64; 8],
-    /// Share of the processors of this host in use, by all programs, 0 to 1000.
+    /// Share of its time that this side's busiest thread wanted a processor, 0 to 1000.
     pub busy: u16,
+    /// Packets sent, and those among them that were sent again.
+    pub packets: (u64, u64),
+    /// For so long the peer's window held this side back, µs.
+    pub blocked: u64,
+    /// What the path seems to carry, bits/s; 0: not known.
+    pub capacity: u64,
+}
+
+impl Pulse {
+    /// Adds a later one: sums of what can be summed, the latest of the rest.
+    pub fn add(&mut self, later: &Pulse) {
+        for (sum, part) in self.stages.iter_mut().zip(later.stages) {
+            *sum = sum.saturating_add(part);
+        }
+        self.interval = self.interval.saturating_add(later.interval);
+        self.packets.0 = self.packets.0.saturating_add(later.packets.0);
+        self.packets.1 = self.packets.1.saturating_add(later.packets.1);
+        self.blocked = self.blocked.saturating_add(later.blocked);
+        (self.lanes, self.busy, self.capacity) =
+            (later.lanes, later.busy.min(1000), later.capacity);
+    }
+
+    /// What has come since `earlier`, another of the same sums.
+    pub fn since(&self, earlier: &Pulse) -> Pulse {
+        let less = |now: u64, then: u64| now.saturating_sub(then);
+        Pulse {
+            interval: less(self.interval, earlier.interval),
+            stages: std::array::from_fn(|at| less(self.stages[at], earlier.stages[at])),
+            packets: (
+                less(self.packets.0, earlier.packets.0),
+                less(self.packets.1, earlier.packets.1),
+            ),
+            blocked: less(self.blocked, earlier.blocked),
+            ..*self
+        }
+    }
 }
 
 /// Why bytes are no message.

@@ -114,6 +114,8 @@ struct State {
     lost: Option<Instant>,
     ever: bool,
     last_error: String,
+    /// What this side and the peer have told of themselves, summed.
+    own: Pulse,
     peer: Pulse,
     /// How connections are made from now on.
     way: Way,
@@ -256,6 +258,11 @@ impl Session {
     /// What the peer has told of itself since the beginning.
     pub fn peer(&self) -> Pulse {
         self.lock().peer
+    }
+
+    /// What this side has told of itself since the beginning.
+    pub fn own(&self) -> Pulse {
+        self.lock().own
     }
 
     /// The transport and peer of the control channel, for people.
@@ -706,13 +713,7 @@ impl<'a> Driver<'a> {
         }
         match message {
             Message::Pulse(pulse) => {
-                let mut state = session.lock();
-                for (sum, part) in state.peer.stages.iter_mut().zip(pulse.stages) {
-                    *sum = sum.saturating_add(part);
-                }
-                state.peer.interval = state.peer.interval.saturating_add(pulse.interval);
-                state.peer.lanes = pulse.lanes;
-                state.peer.busy = pulse.busy.min(1000);
+                session.lock().peer.add(&pulse);
                 Ok(true)
             }
             Message::Lanes { wanted } => {
@@ -742,26 +743,49 @@ struct Beat {
     at: Instant,
     stages: [u64; STAGES],
     processors: Processors,
+    /// When connections were last looked at.
+    looked: Instant,
+    blocked: Duration,
+    /// Packets of the connections that there are, sent and sent again.
+    packets: (u64, u64),
 }
 
 impl Beat {
     fn new(stages: &Stages) -> Self {
-        let processors = Processors::new();
-        Beat { at: Instant::now(), stages: stages.read(), processors }
+        let now = Instant::now();
+        let (processors, blocked) = (Processors::new(), Duration::ZERO);
+        Beat { at: now, stages: stages.read(), processors, looked: now, blocked, packets: (0, 0) }
     }
 
     fn due(&mut self, session: &Session) -> Option<Pulse> {
+        let facts = session.facts();
+        let looked = std::mem::replace(&mut self.looked, Instant::now());
+
+        if facts.iter().any(|facts| facts.blocked_by_peer) {
+            self.blocked += looked.elapsed();
+        }
         let interval = self.at.elapsed();
         if interval < PULSE || session.lock().control.is_none() {
             return None;
         }
         let stages = session.stages.read();
-        let spent = std::array::from_fn(|stage| stages[stage] - self.stages[stage]);
-        self.at = Instant::now();
-        self.stages = stages;
-        let (lanes, _) = session.lanes();
-        let interval = interval.as_micros() as u64;
-        let busy = (self.processors.busy() * 1000.0) as u16;
-        Some(Pulse { interval, lanes, stages: spent, busy })
+        let sum = |what: fn(&LinkFacts) -> u64| facts.iter().map(what).sum::<u64>();
+        let packets = (sum(|facts| facts.packets_sent), sum(|facts| facts.retransmitted));
+        let pulse = Pulse {
+            interval: interval.as_micros() as u64,
+            lanes: facts.len() as u32,
+            stages: std::array::from_fn(|stage| stages[stage] - self.stages[stage]),
+            busy: (self.processors.busy() * 1000.0) as u16,
+            // Those of a connection that is over are not counted any more.
+            packets: (
+                packets.0.saturating_sub(self.packets.0),
+                packets.1.saturating_sub(self.packets.1),
+            ),
+            blocked: std::mem::take(&mut self.blocked).as_micros() as u64,
+            capacity: facts.iter().map(|facts| facts.capacity as u64).max().unwrap_or(0),
+        };
+        (self.at, self.stages, self.packets) = (Instant::now(), stages, packets);
+        session.lock().own.add(&pulse);
+        Some(pulse)
     }
 }
