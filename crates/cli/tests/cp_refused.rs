@@ -36,8 +36,11 @@ fn nobody() -> Result<(), String> {
 /// A copy by somebody without privileges: the side that matters is theirs.
 fn unprivileged(place: &Place, way: Way, flags: &[&str], from: &str, to: &str) -> Done {
     let farhaul = env!("CARGO_BIN_EXE_farhaul");
-    let far = place
-        .script("nobody", &format!("exec setpriv --reuid=65534 --clear-groups '{farhaul}' \"$@\""));
+    let home = place.text("far-home");
+    let far = format!(
+        "HOME={home}; export HOME; exec setpriv --reuid=65534 --clear-groups '{farhaul}' \"$@\""
+    );
+    let far = place.script("nobody", &far);
     let (from, to) = place.named(way, from, to);
     let mut command =
         place.command(&[&["cp", "--remote-farhaul", &far], flags, &[&from, &to]].concat());
