@@ -414,13 +414,13 @@ impl<'a> Watch<'a> {
     fn look_is_full(&mut self) -> bool {
         let going = &mut self.going;
         going.progress = (self.progress)();
+        going.connected = self.session.connected();
         let facts = self.session.facts();
         going.tcp_is_better = self.session.way() == Way::Tcp;
         let path = self.session.path();
         going.cut_off = path.is_none();
         if let Some(path) = path {
             going.path = Some(path);
-            going.connected.get_or_insert_with(Instant::now);
         }
         if !facts.is_empty() {
             going.rtt = facts.iter().map(|facts| facts.rtt).max().unwrap_or_default();

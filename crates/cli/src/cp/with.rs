@@ -26,7 +26,7 @@ use super::show::{Show, progress_line};
 use super::side::{self, Finished, Going, Surroundings, Wish};
 use super::{END, LastWord, Plan, bound, cancel_on_interrupt, refused};
 use crate::agent::Task;
-use crate::exit::{Failed, INTERRUPTED, Usage};
+use crate::exit::{INTERRUPTED, Usage};
 use crate::interrupt::{self, Stop};
 
 /// An agent whose ssh has ended and that has not been reached for so long has ended as well.
@@ -208,7 +208,8 @@ impl Far {
                 && let Some((code, text)) = error
                 && code != INTERRUPTED
             {
-                return Err(Failed { code, message: format!("{host}: {text}") }.into());
+                let text = format!("{host}: {text}");
+                finished.result = Err(TransferError::Told { code, text });
             }
             if !sending {
                 // The source knows what was moved and what was there; failures it words from its side.

@@ -61,6 +61,14 @@ pub enum TransferError {
         /// Why, safe to print.
         text: String,
     },
+    /// The other side could not go on and has said so by another way.
+    #[error("{text}")]
+    Told {
+        /// The exit code that it has given.
+        code: u8,
+        /// Why, safe to print.
+        text: String,
+    },
     /// The two sides do not agree on what was moved.
     #[error("the receipt differs from what was sent")]
     Receipt,
@@ -73,6 +81,7 @@ impl TransferError {
         match self {
             TransferError::Sources(error) => error.exit_code(),
             TransferError::Interrupted => 130,
+            TransferError::Told { code, .. } => *code,
             TransferError::Verification { .. } | TransferError::Receipt => 4,
             TransferError::Refused(_) => 3,
             TransferError::Unreachable(error) => match error.kind() {

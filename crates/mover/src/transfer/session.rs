@@ -34,6 +34,8 @@ const PULSE: Duration = Duration::from_secs(1);
 const LAST_WORD: Duration = Duration::from_secs(3);
 /// A control channel without any sign of life for so long is broken, whatever the transport thinks.
 const SILENCE: Duration = Duration::from_secs(8);
+/// How long a lane waits for the control channel.
+const EARLY: Duration = Duration::from_secs(5);
 /// After so long without a first connection there will be none.
 const FIRST: Duration = Duration::from_secs(10);
 /// Between two attempts to connect: doubled from the first to the second.
@@ -113,6 +115,8 @@ struct State {
     /// Since when there has been no connection.
     lost: Option<Instant>,
     ever: bool,
+    /// Since when there was one for the first time.
+    connected: Option<Instant>,
     last_error: String,
     /// What this side and the peer have told of themselves, summed.
     own: Pulse,
@@ -268,6 +272,11 @@ impl Session {
     /// The transport and peer of the control channel, for people.
     pub fn path(&self) -> Option<String> {
         self.lock().control.as_ref().map(|handle| handle.0.describe())
+    }
+
+    /// Since when there has been a connection for the first time.
+    pub fn connected(&self) -> Option<Instant> {
+        self.lock().connected
     }
 
     /// What the lanes' connections know.
@@ -522,7 +531,9 @@ impl<'a> Driver<'a> {
         'a: 's,
     {
         let mut state = self.session.lock();
-        while state.control.is_some() && state.keepers < state.wanted && state.over.is_none() {
+        // The first lanes are dialed beside the control channel: that saves their round trips.
+        let may = state.control.is_some() || !state.ever;
+        while may && state.keepers < state.wanted && state.over.is_none() {
             state.keepers += 1;
             threads.spawn(|| {
                 self.keep_lane(dial);
@@ -537,7 +548,8 @@ impl<'a> Driver<'a> {
             let (number, way) = {
                 let mut state = self.session.lock();
                 let surplus = state.keepers > state.wanted;
-                if state.over.is_some() || state.control.is_none() || surplus {
+                let lost = state.control.is_none() && state.ever;
+                if state.over.is_some() || lost || surplus {
                     return;
                 }
                 state.next_lane += 1;
@@ -616,6 +628,7 @@ impl<'a> Driver<'a> {
                 (self.observe)(Event::Note(&text));
             }
             state.ever = true;
+            state.connected.get_or_insert_with(Instant::now);
         }
         session.changed.notify_all();
         if let Err(error) = self.role.connected(true) {
@@ -664,13 +677,28 @@ impl<'a> Driver<'a> {
         session.changed.notify_all();
     }
 
+    /// A lane may be there before the control channel is: it waits a moment.
+    fn wait_for_control(&self) -> MutexGuard<'a, State> {
+        let deadline = Instant::now() + EARLY;
+        let mut state = self.session.lock();
+        while state.control.is_none() && state.over.is_none() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.session.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
+    }
+
     /// Works a lane until it ends; whether that was meant to be.
     fn lane(&self, number: u32, link: Link) -> bool {
         let session = self.session;
         let Link { mut reader, mut writer, handle } = link;
         let handle = Handle(handle);
         {
-            let mut state = session.lock();
+            let mut state = self.wait_for_control();
             if state.over.is_some() || state.control.is_none() {
                 return false;
             }
