@@ -20,8 +20,9 @@ const CONFIRM_EACH: u64 = 512;
 /// The most bytes that wait to be confirmed. The windows of the transfer keep it far below, unless
 /// the peer does not read.
 const MAX_WAITING: usize = 64 << 20;
-/// How much is handed to the stream at once, bytes.
-const AT_ONCE: usize = 256 << 10;
+/// How much is handed to the stream at once, bytes: what is sealed together is opened together, and a young
+/// connection takes round trips for more than this.
+const AT_ONCE: usize = 12 << 10;
 
 /// One side's end of the channel.
 #[derive(Debug, Default)]
