@@ -129,7 +129,7 @@ fn agent_process() {
             addresses: listening.addresses(),
             ..Greeting::new(key)
         };
-        Ok((greeting, (hello.body, terms, expected, listening)))
+        Ok::<_, String>((greeting, (hello.body, terms, expected, listening)))
     };
     let ((body, terms, expected, _listening), controller) = agent::serve_stdio(answer).unwrap();
     let (sender, received) = controller.into_parts();

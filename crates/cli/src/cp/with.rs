@@ -26,7 +26,7 @@ use super::show::{Show, progress_line};
 use super::side::{self, Finished, Going, Surroundings, Wish};
 use super::{END, LastWord, Plan, bound, cancel_on_interrupt, refused};
 use crate::agent::Task;
-use crate::exit::{Failed, Usage};
+use crate::exit::{Failed, INTERRUPTED, Usage};
 use crate::interrupt::{self, Stop};
 
 /// An agent whose ssh has ended and that has not been reached for so long has ended as well.
@@ -203,7 +203,11 @@ impl Far {
                 &finished.result,
                 Err(TransferError::Lost { .. } | TransferError::Unreachable(_))
             );
-            if unreached && let Some((code, text)) = error {
+            // One that was told to stop knows no more than that.
+            if unreached
+                && let Some((code, text)) = error
+                && code != INTERRUPTED
+            {
                 return Err(Failed { code, message: format!("{host}: {text}") }.into());
             }
             if !sending {
