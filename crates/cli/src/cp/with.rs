@@ -204,6 +204,7 @@ impl Far {
                 Err(error @ TransferError::Unreachable(_)) => error.exit_code() != 3,
                 result => matches!(result, Err(TransferError::Lost { .. })),
             };
+            // One that was told to stop knows no more than that.
             if unreached
                 && let Some((code, text)) = error
                 && code != INTERRUPTED

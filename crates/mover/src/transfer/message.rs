@@ -91,11 +91,11 @@ pub enum Message {
         /// The entry.
         file: u64,
     },
-    /// Source: that was everything.
+    /// Source: that was everything. Files may still be on their way, and be dropped or begin anew.
     End {
-        /// What was announced.
+        /// What was announced, by now.
         tally: Tally,
-        /// Entries that could not be read, dropped files among them.
+        /// Entries that could not be read by now, dropped files among them.
         omitted: u64,
         /// The content of the target itself was announced, and all of it: what is not in it may be
         /// deleted there.

@@ -531,6 +531,24 @@ impl<'a> Driver<'a> {
         'a: 's,
     {
         let mut state = self.session.lock();
+        if state.control.is_some() && state.trial == Trial::Wanted && state.over.is_none() {
+            // Beside lanes that are to go and may take their time, if there are such.
+            state.next_lane += 1;
+            let number = state.next_lane;
+            state.trial = Trial::Lane(number);
+            state.keepers += 1;
+            threads.spawn(move || {
+                let dialed = dial.dial(Way::Tcp);
+                // That it cannot be had is seen by its absence.
+                let session = self.options.session;
+                if let Ok((link, _)) =
+                    dialed.and_then(|link| join(link, session, Purpose::Lane { number }))
+                {
+                    self.lane(number, link);
+                }
+                self.session.lock().keepers -= 1;
+            });
+        }
         // The first lanes are dialed beside the control channel: that saves their round trips.
         let may = state.control.is_some() || !state.ever;
         while may && state.keepers < state.wanted && state.over.is_none() {
@@ -554,12 +572,7 @@ impl<'a> Driver<'a> {
                 }
                 state.next_lane += 1;
                 let number = state.next_lane;
-                if state.trial == Trial::Wanted {
-                    state.trial = Trial::Lane(number);
-                    (number, Way::Tcp)
-                } else {
-                    (number, state.way)
-                }
+                (number, state.way)
             };
             let dialed = dial
                 .dial(way)
@@ -712,7 +725,8 @@ impl<'a> Driver<'a> {
             let state = session.lock();
             // The youngest go first.
             let older = state.lanes.range(..number).count() as u32;
-            state.over.is_none() && older < state.wanted
+            let on_trial = state.trial == Trial::Lane(number);
+            state.over.is_none() && (on_trial || older < state.wanted)
         };
         let (reader, writer) = (&mut *reader, &mut *writer);
         let lane = Lane { number, reader, writer, handle: &*handle.0, keep: &keep };

@@ -612,6 +612,14 @@ impl Sink<'_> {
 
     /// A file could not be read to its end.
     pub(super) fn file_dropped(&self, file: u64) -> Result<(), TransferError> {
+        {
+            let mut walk = lock(&self.walk);
+            if walk.ended {
+                // The end has not counted it.
+                walk.omitted += 1;
+                lock(&self.failures).count += 1;
+            }
+        }
         let Some(pending) = self.find(file) else {
             let recent = lock(&self.recent).get(file);
             if let Some(pending) = recent {

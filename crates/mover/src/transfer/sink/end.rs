@@ -1,8 +1,8 @@
 //! How files, directories and the transfer end.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use rustix::fs::{sync, syncfs};
 use rustix::io::Errno;
@@ -335,6 +335,7 @@ impl Sink<'_> {
                 lock(&self.marks).remove(&open, failed + omitted == 0);
             }
         }
+        let _answered = self.answering.write().unwrap_or_else(PoisonError::into_inner);
         // Before it is said, as the answer may come at once.
         self.counts.receipt.store(true, Ordering::Release);
         self.say(Message::Receipt { tally, failed, deleted: self.deleted() });

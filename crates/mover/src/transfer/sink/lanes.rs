@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::entry::{End, Inner, Kind, Pending, Work};
 use super::stream::{Ordered, Refused};
@@ -38,6 +38,8 @@ impl Sink<'_> {
             if self.is_stopped() {
                 return Ok(());
             }
+            // What ends with this block is confirmed before the receipt says that it has ended.
+            let _answering = self.answering.read().unwrap_or_else(PoisonError::into_inner);
             for (piece, data) in block.each() {
                 self.piece(piece, data)?;
                 add(&self.counts.moved, data.len() as u64);

@@ -104,6 +104,8 @@ pub struct Sink<'a> {
     counts: Counts,
     failures: Mutex<Failures>,
     current: Mutex<Option<Place>>,
+    /// Held by those who deal with a block until they have said so: the receipt comes after.
+    answering: RwLock<()>,
     /// What ended the work.
     fatal: Mutex<Option<TransferError>>,
     connected: AtomicBool,
@@ -266,6 +268,7 @@ impl<'a> Sink<'a> {
             counts: Counts::default(),
             failures: Mutex::default(),
             current: Mutex::default(),
+            answering: RwLock::default(),
             fatal: Mutex::default(),
             carried: Mutex::default(),
             connected: AtomicBool::new(true),

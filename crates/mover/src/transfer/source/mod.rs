@@ -258,10 +258,13 @@ impl Source<'_> {
         self.end_if_over(&mut state);
     }
 
-    /// Says the end once everything announced is over.
+    /// Says the end once there is nothing more to announce. The sink then knows what it waits for, and its
+    /// receipt needs no further round trip. How long a stream is shows at its end, and what a dry run
+    /// would move when all has been looked at.
     fn end_if_over(&self, state: &mut State) {
         let stream_over = self.stream.as_ref().is_none_or(Stream::is_over);
-        if state.announced_all && !state.ended && state.desk.is_empty() && stream_over {
+        let looked_at = !self.options.dry_run || state.desk.is_empty();
+        if state.announced_all && !state.ended && looked_at && stream_over {
             state.ended = true;
             let (tally, omitted) = (state.report.tally, state.report.omitted);
             self.say(&Message::End { tally, omitted, complete: state.complete });
@@ -498,7 +501,8 @@ impl Role for Source<'_> {
             Message::Note { about: About::Remark, text } => (self.observe)(Event::Note(&text)),
             Message::Receipt { tally, failed: _, deleted } => {
                 let mut state = self.lock();
-                if !state.ended || tally != state.report.tally {
+                // Everything that is over has been told of before.
+                if !state.ended || !state.desk.is_empty() || tally != state.report.tally {
                     return Err(TransferError::Receipt);
                 }
                 state.report.deleted = deleted;

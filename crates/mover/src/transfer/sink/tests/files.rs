@@ -160,7 +160,7 @@ fn dropped_files_leave_nothing() {
         assert_eq!(source.sink.failures().count, 1);
     });
     worked.unwrap();
-    assert_eq!(world.told(), ["failed peer: f: the source could not read it to its end"]);
+    assert!(world.told().is_empty(), "why, the source tells by a note");
     assert!(names(dir.path()).is_empty(), "{:?}", names(dir.path()));
 }
 

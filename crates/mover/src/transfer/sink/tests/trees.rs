@@ -85,15 +85,24 @@ fn what_is_there_is_not_sent_again() {
 fn receipts_can_have_digests_of_what_was_there() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), "content").unwrap();
-    let options = SinkOptions { existing: Existing::Keep, want_digests: true, ..into(dir.path()) };
-    run(options, |source| {
-        let file = source.announce("f", 100);
-        let digest = Some(whole(b"content"));
-        assert_eq!(source.verdict(file), Verdict::Skip { reason: Skip::Exists, digest });
-        source.end();
-    })
-    .1
-    .unwrap();
+    let there = fs::File::options().write(true).open(dir.path().join("f")).unwrap();
+    let time = Duration::new(TIME.seconds as u64, TIME.nanoseconds);
+    there.set_modified(std::time::UNIX_EPOCH + time).unwrap();
+    let digest = Some(whole(b"content"));
+    for (existing, size, verdict) in [
+        (Existing::Update, 7, Verdict::Skip { reason: Skip::Same, digest }),
+        // One that is left alone is none of the source's.
+        (Existing::Keep, 100, Verdict::Skip { reason: Skip::Exists, digest: None }),
+    ] {
+        let options = SinkOptions { existing, want_digests: true, ..into(dir.path()) };
+        run(options, |source| {
+            let file = source.announce("f", size);
+            assert_eq!(source.verdict(file), verdict);
+            source.end();
+        })
+        .1
+        .unwrap();
+    }
 }
 
 #[test]
