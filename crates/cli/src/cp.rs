@@ -389,7 +389,8 @@ fn report(
     took: Duration,
 ) -> Report {
     let seconds = took.as_secs_f64();
-    let transfer = going.connected.map_or(0.0, |at| at.elapsed().as_secs_f64());
+    let ended = going.ended.unwrap_or_else(Instant::now);
+    let transfer = going.connected.map_or(0.0, |at| (ended - at).as_secs_f64());
     let moved = summary.moved_bytes as f64 * 8.0;
     let rate = plan.terms.rate.map_or(going.capacity, |rate| rate as f64);
     let estimate = (plan.terms.dry_run && rate > 0.0).then(|| moved / rate);

@@ -51,6 +51,8 @@ pub struct Going {
     pub path: Option<String>,
     /// Since when there has been a connection.
     pub connected: Option<Instant>,
+    /// When it was over.
+    pub ended: Option<Instant>,
     /// There is none now.
     pub cut_off: bool,
     /// TCP has been found to carry more than UDP.
@@ -415,6 +417,7 @@ impl<'a> Watch<'a> {
         let going = &mut self.going;
         going.progress = (self.progress)();
         going.connected = self.session.connected();
+        going.ended = self.session.ended();
         let facts = self.session.facts();
         going.tcp_is_better = self.session.way() == Way::Tcp;
         let path = self.session.path();

@@ -38,6 +38,8 @@ struct State {
     waiting_bytes: usize,
     /// The number of the first of them.
     first: u64,
+    /// Frames up to this one matter to the end of a transfer.
+    weighty: u64,
     /// The number of the next to be written to the present connection.
     next: u64,
     /// Frames that have come.
@@ -67,6 +69,9 @@ impl Channel {
         let mut state = self.lock();
         state.waiting_bytes += frame.len();
         state.waiting.push_back(frame);
+        if !matches!(message, Message::Pulse(_) | Message::Lanes { .. }) {
+            state.weighty = state.first + state.waiting.len() as u64;
+        }
         drop(state);
         self.changed.notify_all();
     }
@@ -222,12 +227,12 @@ impl Channel {
         self.changed.notify_all();
     }
 
-    /// Waits until the peer has confirmed everything, and knows what it was to be told; false if there is no connection any more, or
+    /// Waits until the peer has confirmed everything that matters, and has been told what it was to be told; false if there is no connection any more, or
     /// it takes too long.
     pub fn wait_confirmed(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut state = self.lock();
-        while !state.waiting.is_empty() || state.urgent {
+        while state.first < state.weighty || state.urgent {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || !state.attached {
                 return false;

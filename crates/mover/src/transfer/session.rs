@@ -117,6 +117,7 @@ struct State {
     ever: bool,
     /// Since when there was one for the first time.
     connected: Option<Instant>,
+    ended: Option<Instant>,
     last_error: String,
     /// What this side and the peer have told of themselves, summed.
     own: Pulse,
@@ -279,6 +280,11 @@ impl Session {
         self.lock().connected
     }
 
+    /// When the transfer was over: with the receipt, if it ended well.
+    pub fn ended(&self) -> Option<Instant> {
+        self.lock().ended
+    }
+
     /// What the lanes' connections know.
     pub fn facts(&self) -> Vec<LinkFacts> {
         self.lock().lanes.values().map(|handle| handle.0.facts()).collect()
@@ -350,6 +356,7 @@ impl Session {
         let mut state = self.lock();
         if state.over.is_none() {
             state.over = Some(result);
+            state.ended = Some(Instant::now());
         }
         drop(state);
         self.changed.notify_all();
