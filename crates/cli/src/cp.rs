@@ -56,7 +56,7 @@ use crate::exit::{self, Failed, INTERRUPTED, Usage};
 use crate::{interrupt, output};
 
 /// Lanes to begin with where the user names no number.
-const FIRST_LANES: u32 = 4;
+const FIRST_LANES: u32 = 2;
 /// How long the far side may take to end.
 const END: Duration = Duration::from_secs(3);
 

@@ -107,6 +107,10 @@ impl Drop for Burning {
 
 #[test]
 fn processors_that_are_short_are_named() {
+    // How a busy machine shares its processors is nothing that a test can rely on.
+    if !common::long() {
+        common::skip!("only with FARHAUL_LONG=1, on a quiet machine");
+    }
     let _turn = common::turn();
     let scene = scene_or_skip!();
     // One of two processors is shared with somebody who has precedence.
