@@ -22,12 +22,13 @@ use farhaul_remote::{
 };
 use farhaul_secure::{Identity, PublicKey, Trust};
 
+use super::cancel_on_interrupt;
 use super::job::{Job, ServedOrder};
 use super::links::{DIAL_TIME, Dialing, adapt};
+use super::plan::{Export, Plan, bound};
 use super::show::{Show, progress_line};
 use super::side::{self, Finished, Surroundings, Wish};
 use super::with::say_way;
-use super::{Export, Plan, bound, cancel_on_interrupt};
 use crate::exit::{Failed, INTERRUPTED, Usage};
 use crate::keys::identity;
 use crate::keys::known_servers::{self, Consent, Expected};
