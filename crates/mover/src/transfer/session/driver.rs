@@ -1,0 +1,464 @@
+//! The threads of a transfer: who keeps which connection, and what happens when one goes.
+
+use std::io;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use super::{Dial, Handle, MAX_LANES, Options, Session, State, Trial, Way, join};
+use crate::frame::AbortReason;
+use crate::transfer::error::TransferError;
+use crate::transfer::event::{Event, Observer};
+use crate::transfer::link::{Joined, Link, LinkFacts, Purpose, put};
+use crate::transfer::message::{Message, Pulse};
+use crate::transfer::processors::Processors;
+use crate::transfer::role::{Flow, Lane, LaneEnd, Role};
+use crate::transfer::stages::{STAGES, Stages};
+
+/// Between two looks at whether there is anything to do.
+const TICK: Duration = Duration::from_millis(50);
+/// Between two pulses.
+const PULSE: Duration = Duration::from_secs(1);
+/// How long the peer may take to hear the last word.
+const LAST_WORD: Duration = Duration::from_secs(3);
+/// A control channel without any sign of life for so long is broken, whatever the transport thinks.
+const SILENCE: Duration = Duration::from_secs(8);
+/// How long a lane waits for the control channel.
+const EARLY: Duration = Duration::from_secs(5);
+/// After so long without a first connection there will be none.
+const FIRST: Duration = Duration::from_secs(10);
+/// Between two attempts to connect: doubled from the first to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+pub(super) struct Driver<'a> {
+    pub(super) session: &'a Session,
+    pub(super) role: &'a dyn Role,
+    pub(super) options: &'a Options,
+    pub(super) observe: Observer<'a>,
+}
+
+impl<'a> Driver<'a> {
+    /// The main thread: looks after everything until the transfer is over, then ends all threads.
+    pub(super) fn supervise(&self, keep: Option<&dyn Fn()>, mut wait: impl FnMut(Duration)) {
+        let session = self.session;
+        let mut pulse = Beat::new(&session.stages);
+        while !session.is_over() {
+            wait(TICK);
+            if self.options.cancel.is_cancelled() {
+                session.end(Err(TransferError::Interrupted));
+            }
+            self.look_for_silence();
+            if session.channel.is_overfull() {
+                session.end(Err(TransferError::Violation("it does not read".into())));
+            }
+            if let Some(pulse) = pulse.due(session) {
+                session.channel.say(&Message::Pulse(pulse));
+            }
+            if let Some(keep) = keep {
+                keep();
+            }
+        }
+        self.last_word();
+        self.role.stop();
+        session.reconnect(); // which nobody does any more
+        session.changed.notify_all();
+    }
+
+    /// Tells the peer why the transfer is over, unless it has said so itself.
+    fn last_word(&self) {
+        let session = self.session;
+        let (abort, connected) = {
+            let state = session.lock();
+            let abort = match &state.over {
+                Some(Err(TransferError::Remote { .. } | TransferError::Lost { .. })) => None,
+                Some(Err(error)) => Some((error.reason(), error.to_string())),
+                _ => None,
+            };
+            (abort, state.control.is_some())
+        };
+        if let Some((reason, text)) = abort {
+            session.channel.say(&Message::Abort { reason, text });
+        }
+        if connected {
+            session.channel.confirm();
+            session.channel.wait_confirmed(LAST_WORD);
+        }
+    }
+
+    fn look_for_silence(&self) {
+        let session = self.session;
+        let state = session.lock();
+        if let Some(since) = state.lost
+            && since.elapsed() > self.options.outage
+        {
+            let why = match state.last_error.as_str() {
+                "" => "nobody connected".to_owned(),
+                error => error.to_owned(),
+            };
+            drop(state);
+            session.end(Err(TransferError::Lost { after: self.options.outage, why }));
+        } else if session.channel.heard().is_some_and(|at| at.elapsed() > SILENCE) {
+            state.control.iter().for_each(|handle| handle.0.abort());
+        }
+    }
+
+    pub(super) fn pause(&self, time: Duration) {
+        let state = self.session.lock();
+        if state.over.is_none() {
+            drop(self.session.changed.wait_timeout(state, time));
+        }
+    }
+
+    /// Dials the control channel, again whenever it breaks.
+    pub(super) fn keep_control<'s>(&'s self, threads: &'s Scope<'s, '_>, dial: &dyn Dial)
+    where
+        'a: 's,
+    {
+        let mut pause = RETRY.0;
+        while !self.session.is_over() {
+            let way = self.session.way();
+            let dialed = dial.dial(way).and_then(|link| {
+                let received = self.session.channel.received();
+                join(link, self.options.session, Purpose::Control { received })
+            });
+            match dialed {
+                Ok((link, received)) => {
+                    pause = RETRY.0;
+                    self.control(threads, link, received);
+                }
+                Err(error) => {
+                    // What was best may not be there any more.
+                    self.session.lock().way = Way::Any;
+                    if way == Way::Any {
+                        self.failed(&error);
+                    }
+                }
+            }
+            if !self.session.is_over() {
+                self.pause(pause);
+                pause = (pause * 2).min(RETRY.1);
+            }
+        }
+    }
+
+    /// An attempt to connect has failed.
+    fn failed(&self, error: &io::Error) {
+        let mut state = self.session.lock();
+        state.last_error = error.to_string();
+        // The first connection may be lost while it is introduced, as any other.
+        let never = !state.ever && state.lost.is_some_and(|since| since.elapsed() > FIRST);
+        drop(state);
+        let fatal =
+            matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound);
+        if fatal || never {
+            let error = io::Error::new(error.kind(), error.to_string());
+            self.session.end(Err(TransferError::Unreachable(error)));
+        }
+    }
+
+    /// As many threads as lanes are wanted, each of which keeps one.
+    pub(super) fn keep_lanes<'s>(&'s self, threads: &'s Scope<'s, '_>, dial: &'s dyn Dial)
+    where
+        'a: 's,
+    {
+        let mut state = self.session.lock();
+        if state.control.is_some() && state.trial == Trial::Wanted && state.over.is_none() {
+            // Beside lanes that are to go and may take their time, if there are such.
+            state.next_lane += 1;
+            let number = state.next_lane;
+            state.trial = Trial::Lane(number);
+            state.keepers += 1;
+            threads.spawn(move || {
+                let dialed = dial.dial(Way::Tcp);
+                // That it cannot be had is seen by its absence.
+                let session = self.options.session;
+                if let Ok((link, _)) =
+                    dialed.and_then(|link| join(link, session, Purpose::Lane { number }))
+                {
+                    self.lane(number, link);
+                }
+                self.session.lock().keepers -= 1;
+            });
+        }
+        // The first lanes are dialed beside the control channel: that saves their round trips.
+        let may = state.control.is_some() || !state.ever;
+        while may && state.keepers < state.wanted && state.over.is_none() {
+            state.keepers += 1;
+            threads.spawn(|| {
+                self.keep_lane(dial);
+                self.session.lock().keepers -= 1;
+            });
+        }
+    }
+
+    fn keep_lane(&self, dial: &dyn Dial) {
+        let mut pause = RETRY.0;
+        loop {
+            let (number, way) = {
+                let mut state = self.session.lock();
+                let surplus = state.keepers > state.wanted;
+                let lost = state.control.is_none() && state.ever;
+                if state.over.is_some() || lost || surplus {
+                    return;
+                }
+                state.next_lane += 1;
+                let number = state.next_lane;
+                (number, state.way)
+            };
+            let dialed = dial
+                .dial(way)
+                .and_then(|link| join(link, self.options.session, Purpose::Lane { number }));
+            match dialed {
+                Ok((link, _)) => {
+                    pause = RETRY.0;
+                    if self.lane(number, link) {
+                        return;
+                    }
+                }
+                Err(error) => self.session.lock().last_error = error.to_string(),
+            }
+            self.pause(pause);
+            pause = (pause * 2).min(RETRY.1);
+        }
+    }
+
+    /// Takes a connection that the peer has made.
+    pub(super) fn accept<'s>(&'s self, threads: &'s Scope<'s, '_>, purpose: Purpose, mut link: Link)
+    where
+        'a: 's,
+    {
+        let received = self.session.channel.received();
+        // In a thread of its own: a peer that does not read holds up nobody else.
+        threads.spawn(move || {
+            if put(&mut *link.writer, &Joined::Yes { received }).is_err() {
+                return;
+            }
+            match purpose {
+                Purpose::Control { received } => self.control(threads, link, received),
+                Purpose::Lane { number } => {
+                    self.lane(number, link);
+                }
+            }
+        });
+    }
+
+    /// Serves a connection of the control channel until it breaks.
+    fn control<'s>(&'s self, threads: &'s Scope<'s, '_>, link: Link, received: u64)
+    where
+        'a: 's,
+    {
+        let session = self.session;
+        let generation = match session.channel.attach(received) {
+            Ok(generation) => generation,
+            Err(error) => return session.end(Err(error)),
+        };
+        let Link { mut reader, mut writer, handle } = link;
+        let handle = Handle(handle);
+        {
+            let mut state = session.lock();
+            if let Some(old) = state.control.replace(handle.clone()) {
+                old.0.abort();
+            }
+            let quiet = std::mem::take(&mut state.quiet);
+            if let Some(since) = state.lost.take()
+                && state.ever
+                && !quiet
+            {
+                let text = format!(
+                    "connected again by {} after {:.1} s",
+                    handle.0.describe(),
+                    since.elapsed().as_secs_f64()
+                );
+                (self.observe)(Event::Note(&text));
+            }
+            state.ever = true;
+            state.connected.get_or_insert_with(Instant::now);
+        }
+        session.changed.notify_all();
+        if let Err(error) = self.role.connected(true) {
+            session.end(Err(error));
+        }
+        let both = handle.clone();
+        threads.spawn(move || {
+            let _ = session.channel.write(generation, &mut *writer);
+            // A connection that cannot be written to is not read for long either.
+            both.0.abort();
+        });
+        let mut read = || session.channel.read(generation, &mut *reader, &mut |m| self.message(m));
+        let mut ended = read();
+        if let Ok(Err(error)) = ended {
+            session.end(Err(error));
+            // What the peer confirms of the last word is still to be heard.
+            ended = read();
+        }
+        if let Err(error) = ended {
+            self.lost(generation, &handle, &error);
+        }
+    }
+
+    /// The control channel has broken: its lanes are given up with it.
+    fn lost(&self, generation: u64, handle: &Handle, error: &io::Error) {
+        let session = self.session;
+        session.channel.detach(generation);
+        handle.0.abort();
+        let mut state = session.lock();
+        let present = state.control.as_ref().is_some_and(|now| Arc::ptr_eq(&now.0, &handle.0));
+        if !present || state.over.is_some() {
+            return;
+        }
+        state.control = None;
+        state.lost = Some(Instant::now());
+        state.last_error = error.to_string();
+        state.lanes.values().for_each(|lane| lane.0.abort());
+        let quiet = state.quiet;
+        drop(state);
+        if !quiet {
+            (self.observe)(Event::Note(&format!("connection lost ({error}); trying again")));
+        }
+        if let Err(error) = self.role.connected(false) {
+            session.end(Err(error));
+        }
+        session.changed.notify_all();
+    }
+
+    /// A lane may be there before the control channel is: it waits a moment.
+    fn wait_for_control(&self) -> MutexGuard<'a, State> {
+        let deadline = Instant::now() + EARLY;
+        let mut state = self.session.lock();
+        while state.control.is_none() && state.over.is_none() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.session.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
+    }
+
+    /// Works a lane until it ends; whether that was meant to be.
+    fn lane(&self, number: u32, link: Link) -> bool {
+        let session = self.session;
+        let Link { mut reader, mut writer, handle } = link;
+        let handle = Handle(handle);
+        {
+            let mut state = self.wait_for_control();
+            if state.over.is_some() || state.control.is_none() {
+                return false;
+            }
+            if state.lanes.insert(number, handle.clone()).is_some() {
+                drop(state);
+                session.end(Err(TransferError::Violation("two lanes of one number".into())));
+                return true;
+            }
+        }
+        let keep = || {
+            let state = session.lock();
+            // The youngest go first.
+            let older = state.lanes.range(..number).count() as u32;
+            let on_trial = state.trial == Trial::Lane(number);
+            state.over.is_none() && (on_trial || older < state.wanted)
+        };
+        let (reader, writer) = (&mut *reader, &mut *writer);
+        let lane = Lane { number, reader, writer, handle: &*handle.0, keep: &keep };
+        let worked = self.role.lane(lane);
+        session.lock().lanes.remove(&number);
+        match worked {
+            Ok(()) => true,
+            Err(LaneEnd::Broken(error)) => {
+                handle.0.abort();
+                session.lock().last_error = error.to_string();
+                session.is_over()
+            }
+            Err(LaneEnd::Fatal(error)) => {
+                session.end(Err(error));
+                true
+            }
+        }
+    }
+
+    /// Takes a message; whether to read on.
+    fn message(&self, message: Message) -> Result<bool, TransferError> {
+        let session = self.session;
+        if session.is_over() {
+            // Read on only for what the peer confirms.
+            return Ok(true);
+        }
+        match message {
+            Message::Pulse(pulse) => {
+                session.lock().peer.add(&pulse);
+                Ok(true)
+            }
+            Message::Lanes { wanted } => {
+                session.lock().wanted = wanted.clamp(1, MAX_LANES);
+                Ok(true)
+            }
+            Message::Abort { reason, text } => {
+                let reason = match reason {
+                    AbortReason::Agreed => AbortReason::Failed,
+                    reason => reason,
+                };
+                Err(TransferError::Remote { reason, text })
+            }
+            message => match self.role.message(message)? {
+                Flow::Continue => Ok(true),
+                Flow::Over => {
+                    session.end(Ok(()));
+                    Ok(true)
+                }
+            },
+        }
+    }
+}
+
+/// When the next pulse is due, and what it says.
+struct Beat {
+    at: Instant,
+    stages: [u64; STAGES],
+    processors: Processors,
+    /// When connections were last looked at.
+    looked: Instant,
+    blocked: Duration,
+    /// Packets of the connections that there are, sent and sent again.
+    packets: (u64, u64),
+}
+
+impl Beat {
+    fn new(stages: &Stages) -> Self {
+        let now = Instant::now();
+        let (processors, blocked) = (Processors::new(), Duration::ZERO);
+        Beat { at: now, stages: stages.read(), processors, looked: now, blocked, packets: (0, 0) }
+    }
+
+    fn due(&mut self, session: &Session) -> Option<Pulse> {
+        let facts = session.facts();
+        let looked = std::mem::replace(&mut self.looked, Instant::now());
+
+        if facts.iter().any(|facts| facts.blocked_by_peer) {
+            self.blocked += looked.elapsed();
+        }
+        let interval = self.at.elapsed();
+        if interval < PULSE || session.lock().control.is_none() {
+            return None;
+        }
+        let stages = session.stages.read();
+        let sum = |what: fn(&LinkFacts) -> u64| facts.iter().map(what).sum::<u64>();
+        let packets = (sum(|facts| facts.packets_sent), sum(|facts| facts.retransmitted));
+        let pulse = Pulse {
+            interval: interval.as_micros() as u64,
+            lanes: facts.len() as u32,
+            stages: std::array::from_fn(|stage| stages[stage] - self.stages[stage]),
+            busy: (self.processors.busy() * 1000.0) as u16,
+            // Those of a connection that is over are not counted any more.
+            packets: (
+                packets.0.saturating_sub(self.packets.0),
+                packets.1.saturating_sub(self.packets.1),
+            ),
+            blocked: std::mem::take(&mut self.blocked).as_micros() as u64,
+            capacity: facts.iter().map(|facts| facts.capacity as u64).max().unwrap_or(0),
+        };
+        (self.at, self.stages, self.packets) = (Instant::now(), stages, packets);
+        session.lock().own.add(&pulse);
+        Some(pulse)
+    }
+}
