@@ -18,6 +18,11 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(bytes.ends_with(there.path.as_os_str().as_bytes()));
             assert!(bytes.contains(&b':'));
         }
+        Ok(Location::Served(served)) => {
+            assert!(bytes.starts_with(b"farhaul://"));
+            assert!(!served.host.is_empty() && served.port > 0);
+            assert!(!served.path.is_absolute());
+        }
         Ok(Location::Standard) => assert_eq!(bytes, b"-"),
         Err(error) => assert!(!error.to_string().is_empty()),
     }

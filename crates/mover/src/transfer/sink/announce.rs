@@ -674,10 +674,10 @@ impl Sink<'_> {
         before: Option<u64>,
         now: Option<u64>,
     ) -> Result<(), TransferError> {
-        let mut walk = lock(&self.walk);
-        if walk.ended {
-            return Err(violation("a file begun anew after the end"));
+        if self.counts.receipt.load(Ordering::Acquire) {
+            return Err(violation("a file begun anew after the receipt"));
         }
+        let mut walk = lock(&self.walk);
         let bytes = walk.tally.bytes.saturating_sub(before.unwrap_or(0));
         walk.tally.bytes = bytes.saturating_add(now.unwrap_or(0));
         if now.is_none() {
