@@ -86,7 +86,7 @@ fn a_small_file_is_whole_or_not_there() {
     let Some(mounted) = Mounted::new(c"size=1m") else { return };
     let directory = mounted.directory();
     let name = Name::new(b"small").unwrap();
-    let write = |data: &[u8]| write_small(&directory, name, data, |_| Ok(()), true);
+    let write = |data: &[u8]| write_small(&directory, name, data, |_| Ok(()), true, true);
     assert!(write(b"first").unwrap().is_none());
     assert_eq!(errno(write(&vec![1; 2 << 20])), Some(Errno::NOSPC));
     assert_eq!(fs::read(mounted.path().join("small")).unwrap(), b"first");

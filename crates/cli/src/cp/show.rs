@@ -1,6 +1,6 @@
 //! How a copy goes, for people and for programs.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -123,7 +123,7 @@ impl Show {
         let line = farhaul_mover::printable_path(Path::new(line));
         match &self.bar {
             Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            None => told(&line),
         }
     }
 
@@ -197,7 +197,7 @@ impl Show {
                 && !self.wanted.quiet
                 && last.line.elapsed() >= LINE_EVERY =>
             {
-                eprintln!("{}", text());
+                told(&text());
                 last.line = Instant::now();
             }
             None => {}
@@ -218,6 +218,11 @@ impl Show {
         }
         self.receipt.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+/// Writes a line to standard error. Whoever reads it no more has seen enough: the copy goes on.
+fn told(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Bytes, rate, time left, limit, RTT, retransmissions.

@@ -13,9 +13,10 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{fsync, renameat};
+use rustix::fs::fsync;
 
 use super::journal::{BootId, Record};
 use super::place;
@@ -56,6 +57,7 @@ pub struct PartFile {
     names: Names,
     boot: BootId,
     state: Mutex<State>,
+    never_replaces: AtomicBool,
     /// Something in the state ended that others may wait for.
     ended: Condvar,
 }
@@ -122,7 +124,8 @@ impl PartFile {
         let names = Names::new(directory, name);
         let (parts, opened) = open::open(&names, &identity, boot)?;
         let state = Mutex::new(State::new(identity, parts));
-        Ok((PartFile { names, boot, state, ended: Condvar::new() }, opened))
+        let never_replaces = AtomicBool::new(false);
+        Ok((PartFile { names, boot, state, never_replaces, ended: Condvar::new() }, opened))
     }
 
     /// What the file is known by.
@@ -334,13 +337,20 @@ impl PartFile {
         if durable {
             file.sync_all()?;
         }
-        renameat(directory, part.as_str(), directory, name.bytes())?;
+        let replace = !self.never_replaces.load(Ordering::Relaxed);
+        place::rename(directory, part, name.bytes(), replace)?;
         self.end(self.lock());
         drop(claim);
         if durable {
             fsync(directory)?;
         }
         Ok(kept.err())
+    }
+
+    /// What has its name by the time it is finished is not replaced: finishing it fails then, with
+    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists).
+    pub fn never_replace(&self) {
+        self.never_replaces.store(true, Ordering::Relaxed);
     }
 
     /// Removes the partial file and its journal: nobody will want them.

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom, Stat, fallocate, flock, fstat,
-    openat, seek, statat, unlinkat,
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Stat, fallocate,
+    flock, fstat, linkat, openat, renameat, renameat_with, seek, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -148,6 +148,22 @@ fn write_zeros(file: &File, mut offset: u64, end: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives `from` the name `to` in the same directory. Unless it may `replace`, what has that name by then
+/// stays, and the error is of kind [`AlreadyExists`](io::ErrorKind::AlreadyExists).
+pub(super) fn rename(directory: &OwnedFd, from: &str, to: &[u8], replace: bool) -> io::Result<()> {
+    if replace {
+        return Ok(renameat(directory, from, directory, to)?);
+    }
+    match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
+        // A file system that cannot: linking does not replace either.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            linkat(directory, from, directory, to, AtFlags::empty())?;
+            Ok(unlinkat(directory, from, AtFlags::empty())?)
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
@@ -169,5 +185,22 @@ mod tests {
             assert!(data.iter().enumerate().all(|(at, byte)| *byte == expected(at)));
             assert_eq!(file.metadata().unwrap().len(), 1 << 40);
         }
+    }
+
+    #[test]
+    fn what_is_not_to_be_replaced_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = File::open(dir.path()).unwrap().into();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("part"), "new").unwrap();
+        std::fs::write(path("name"), "old").unwrap();
+        let error = rename(&directory, "part", b"name", false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(path("name")).unwrap(), b"old");
+        rename(&directory, "part", b"other", false).unwrap();
+        assert_eq!(std::fs::read(path("other")).unwrap(), b"new");
+        rename(&directory, "other", b"name", true).unwrap();
+        assert_eq!(std::fs::read(path("name")).unwrap(), b"new");
+        assert!(!path("part").exists() && !path("other").exists());
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::LazyLock;
 
-use rustix::fs::{AtFlags, Mode, fchmod, fsync, futimens, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, fchmod, fsync, futimens, unlinkat};
 
 use super::place;
 use crate::frame::Attributes;
@@ -17,7 +17,7 @@ use crate::temporary::TemporaryNames;
 pub(super) static TEMPORARY: LazyLock<TemporaryNames> = LazyLock::new(TemporaryNames::new);
 
 /// Writes a whole file. It has its name, its content and, if it succeeds, its attributes at once, or
-/// nothing is left of it; a file or link of this name is replaced, a directory is not.
+/// nothing is left of it; a file or link of this name is replaced if that may be, a directory is not.
 ///
 /// `attributes` sets what is kept, such as with [`set_attributes`]. If it fails, the file is stored
 /// all the same and its error returned as `Ok(Some(_))`. If `durable`, the file is on the medium
@@ -28,6 +28,7 @@ pub fn write_small(
     data: &[u8],
     attributes: impl FnOnce(&File) -> io::Result<()>,
     durable: bool,
+    replace: bool,
 ) -> io::Result<Option<io::Error>> {
     let (temporary, mut file) = TEMPORARY.make(|temporary| place::create(directory, temporary))?;
     let written = file.write_all(data).and_then(|()| {
@@ -35,7 +36,7 @@ pub fn write_small(
         if durable {
             fsync(&file)?;
         }
-        renameat(directory, temporary.as_str(), directory, name.bytes())?;
+        place::rename(directory, &temporary, name.bytes(), replace)?;
         Ok(kept.err())
     });
     if written.is_err() {
@@ -77,7 +78,7 @@ mod tests {
         for (data, durable) in [(&b"one"[..], false), (b"", true)] {
             let keep = |file: &File| set_attributes(file, &attributes);
             let name = Name::new(b"f").unwrap();
-            assert!(write_small(&directory, name, data, keep, durable).unwrap().is_none());
+            assert!(write_small(&directory, name, data, keep, durable, true).unwrap().is_none());
             let meta = fs::symlink_metadata(&path).unwrap();
             assert!(meta.is_file());
             assert_eq!(
@@ -96,12 +97,12 @@ mod tests {
         let directory = File::open(dir.path()).unwrap().into();
         fs::create_dir(dir.path().join("d")).unwrap();
         let name = Name::new(b"d").unwrap();
-        let error = write_small(&directory, name, b"x", |_| Ok(()), false).unwrap_err();
+        let error = write_small(&directory, name, b"x", |_| Ok(()), false, true).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
         assert_eq!(names(dir.path()), ["d"]);
         fs::remove_dir(dir.path().join("d")).unwrap();
         let refuse = |_: &File| Err(io::Error::other("no"));
-        let kept = write_small(&directory, name, b"x", refuse, false).unwrap();
+        let kept = write_small(&directory, name, b"x", refuse, false, true).unwrap();
         assert_eq!(kept.unwrap().to_string(), "no");
         assert_eq!(fs::read(dir.path().join("d")).unwrap(), b"x");
     }

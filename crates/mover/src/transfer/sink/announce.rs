@@ -304,7 +304,9 @@ impl Sink<'_> {
             }
         };
         let open = match open_directory(&here, name) {
-            Err(Errno::ACCESS) if !self.settings.dry_run => {
+            Err(Errno::ACCESS)
+                if !self.settings.dry_run && self.settings.existing != Existing::Keep =>
+            {
                 allow_reading(&here, Name::new(name).map_err(io::Error::other)?)?;
                 open_directory(&here, name)?
             }
@@ -312,7 +314,8 @@ impl Sink<'_> {
         };
         let stat = fstat(&open)?;
         let mode = stat.st_mode & 0o7777;
-        if mode & 0o700 != 0o700 && !self.settings.dry_run {
+        let stays = !fresh && self.settings.existing == Existing::Keep;
+        if mode & 0o700 != 0o700 && !self.settings.dry_run && !stays {
             // One that an earlier transfer left without write permission. If it is not ours to
             // change, the entries below will say so.
             let _ = fchmod(&open, Mode::from_raw_mode(mode | 0o700));
@@ -465,6 +468,7 @@ impl Sink<'_> {
                 Some(_) => Err(Errno::EXIST),
             };
             match direct {
+                Err(Errno::EXIST) if self.settings.existing == Existing::Keep => return Ok(None),
                 Err(Errno::EXIST) => replace_link(&here, name, text)?,
                 made => made?,
             }

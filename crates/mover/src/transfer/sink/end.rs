@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::announce::extra_bytes;
 use super::entry::{End, Kind, Pending, Work};
+use super::options::Existing;
 use super::stream::Ordered;
 use super::tree::{Directory, Left};
 use super::{Job, Sink, add, lock, subtract, trouble, violation};
@@ -274,7 +275,9 @@ impl Sink<'_> {
         if let Some(extra) = &finally.extra {
             subtract(&self.counts.extra, extra_bytes(extra));
         }
-        if directory.missing || self.settings.dry_run {
+        // What is there and is to stay stays as it is.
+        let stays = finally.before.is_some() && self.settings.existing == Existing::Keep;
+        if directory.missing || self.settings.dry_run || stays {
             return;
         }
         let policy = &self.settings.policy;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::entry::{End, Inner, Kind, Pending, Work};
+use super::options::Existing;
 use super::stream::{Ordered, Refused};
 use super::{Job, Sink, add, lock, violation};
 use crate::digest::Digest;
@@ -124,7 +125,8 @@ impl Sink<'_> {
             let policy = &self.settings.policy;
             let mode = policy.file_mode(&attributes, before);
             let set = |file: &std::fs::File| policy.set(file, mode, &attributes, extra.as_deref());
-            write_small(&directory, name, data, set, false)
+            let replace = self.settings.existing != Existing::Keep;
+            write_small(&directory, name, data, set, false, replace)
         });
         match written {
             Ok(kept) => {

@@ -116,6 +116,9 @@ impl Sink<'_> {
                 _ => {}
             },
         }
+        if self.settings.existing == Existing::Keep {
+            return Ok(()); // somebody was faster
+        }
         let (temporary, ()) = TEMPORARY.make(|temporary| link(temporary.as_bytes()))?;
         let renamed = renameat(&here, temporary.as_str(), &here, &*to.name);
         // It is still there if somebody has made the same name meanwhile.

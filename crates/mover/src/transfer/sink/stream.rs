@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{AtFlags, renameat, unlinkat};
+use rustix::fs::{AtFlags, unlinkat};
 
 use super::lock;
 use crate::digest::Digest;
@@ -226,15 +226,17 @@ pub(super) struct NewFile {
     directory: Arc<OwnedFd>,
     temporary: String,
     file: File,
+    /// What has its name by then may go.
+    replace: bool,
     kept: bool,
 }
 
 impl NewFile {
-    pub(super) fn new(directory: Arc<OwnedFd>) -> io::Result<Self> {
+    pub(super) fn new(directory: Arc<OwnedFd>, replace: bool) -> io::Result<Self> {
         let (temporary, file) = TEMPORARY.make(|temporary| place::create(&directory, temporary))?;
         // It may take long: nobody is to take it for what a dead transfer has left.
         let _ = place::lock(&file);
-        Ok(NewFile { directory, temporary, file, kept: false })
+        Ok(NewFile { directory, temporary, file, replace, kept: false })
     }
 
     fn finish(
@@ -243,7 +245,7 @@ impl NewFile {
         attributes: impl FnOnce(&File) -> io::Result<()>,
     ) -> io::Result<Option<io::Error>> {
         let kept = attributes(&self.file);
-        renameat(&self.directory, self.temporary.as_str(), &self.directory, name.bytes())?;
+        place::rename(&self.directory, &self.temporary, name.bytes(), self.replace)?;
         self.kept = true;
         Ok(kept.err())
     }

@@ -351,6 +351,9 @@ impl Sink<'_> {
             let path = printable(place.path().as_os_str().as_encoded_bytes());
             self.note(&format!("{path}: {reread} bytes were read again to be sure"));
         }
+        if self.settings.existing == Existing::Keep {
+            part.never_replace();
+        }
         Ok((Work::Part(Arc::new(part)), resumed, have))
     }
 
@@ -359,7 +362,10 @@ impl Sink<'_> {
             Some(standard) => Output::Standard(Arc::clone(standard)),
             None => {
                 self.mark();
-                Output::File(NewFile::new(self.directories.get(&pending.place.directory)?)?)
+                Output::File(NewFile::new(
+                    self.directories.get(&pending.place.directory)?,
+                    self.settings.existing != Existing::Keep,
+                )?)
             }
         };
         let file = {
