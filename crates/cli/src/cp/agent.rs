@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use super::job::{Order, Told};
 use super::links::{Dialing, adapt};
+use super::report::Measured;
 use super::show::file_line;
 use super::side::{self, Going, Surroundings, Wish};
 use crate::config::value::{At, Transport};
@@ -102,9 +103,10 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
     listening.close();
     let error = finished.result.err().map(|error| (error.exit_code(), error.to_string()));
     let code = error.as_ref().map(|(code, _)| *code);
+    let measured = Box::new(Measured::of(&finished.going));
     let summary = Box::new(finished.summary);
     // Who has gone does not want to know.
-    let _ = sender.send(&Told::End { summary, error });
+    let _ = sender.send(&Told::End { summary, measured, error });
     match code {
         None => Ok(()),
         // The controller says it; here it would be said twice.

@@ -237,6 +237,8 @@ pub enum Told {
     End {
         /// What was done.
         summary: Box<super::report::Summary>,
+        /// How it went.
+        measured: Box<super::report::Measured>,
         /// Why it ended before its time: the exit code and the text.
         error: Option<(u8, String)>,
     },

@@ -84,7 +84,7 @@ impl Plan {
     /// Tells what nobody should overlook.
     pub fn warn(&self, show: &Show) {
         if self.terms.plain {
-            show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
+            show.warn("NOT ENCRYPTED: anybody on the way can read what is copied");
         }
     }
 

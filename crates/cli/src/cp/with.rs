@@ -281,7 +281,7 @@ impl Far {
     fn take(&mut self, received: Received) {
         match received {
             Received::Message(value) => {
-                if let Ok(Told::End { summary, error }) = serde_json::from_value(value) {
+                if let Ok(Told::End { summary, error, .. }) = serde_json::from_value(value) {
                     self.ended = Some((*summary, error));
                 }
             }
@@ -311,8 +311,8 @@ pub fn say_way(plan: &Plan, show: &Show, before: Option<&str>, going: &Going) {
     let tcp = now.starts_with("TCP");
     let was_tcp = before.is_some_and(|before| before.starts_with("TCP"));
     if tcp && !was_tcp && plan.transport() == Transport::Auto {
-        show.note(&format!("UDP does not pass: going on over TCP ({now})"));
+        show.note(&format!("UDP does not pass: going on over {now}"));
     } else if !tcp && was_tcp {
-        show.note(&format!("UDP passes again: going on over it ({now})"));
+        show.note(&format!("UDP passes again: going on over {now}"));
     }
 }
