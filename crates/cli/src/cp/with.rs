@@ -200,10 +200,11 @@ impl Far {
             *error = io::Error::new(ErrorKind::TimedOut, self.with_ports(error, host));
         }
         if let Some((summary, error)) = self.ended.take() {
-            // Whether there was nobody, or somebody else, to connect to.
+            // Whether there was nobody, or somebody else, to connect to, or the far side gave up.
             let unreached = match &finished.result {
                 Err(error @ TransferError::Unreachable(_)) => error.exit_code() != 3,
-                result => matches!(result, Err(TransferError::Lost { .. })),
+                Err(TransferError::Lost { .. } | TransferError::Remote { .. }) => true,
+                _ => false,
             };
             // One that was told to stop knows no more than that.
             if unreached
