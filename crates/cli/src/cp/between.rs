@@ -19,6 +19,8 @@ use crate::interrupt;
 
 /// Between two looks at the one or the other.
 const LOOK: Duration = Duration::from_millis(50);
+/// After so long the source has heard from a sink that has failed, or never will.
+const HEARD: Duration = Duration::from_millis(500);
 
 /// Starts both sides, brings them together, and tells how it goes.
 pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Ended> {
@@ -71,7 +73,7 @@ fn follow(
     // What the source says counts; a sink that has ended is not waited for, nor who has gone wordless.
     while ends[0].is_none() && !gone[0] && !(gone[1] && ends[1].is_none()) {
         let sink_failed = ends[1].as_ref().is_some_and(|(_, error)| error.is_some());
-        if sink_failed && sink_ended.get_or_insert_with(Instant::now).elapsed() > END {
+        if sink_failed && sink_ended.get_or_insert_with(Instant::now).elapsed() > HEARD {
             // It may never have been there for the source.
             let _ = source.sender().send(&Command::Stop);
         }

@@ -242,10 +242,16 @@ impl Far {
     fn heed(&mut self, going: &Going, host: &str, stop: &AtomicBool) -> Wish {
         let before = self.closed;
         self.look();
-        let failed = self.ended.as_ref().is_some_and(|(_, error)| error.is_some());
-        if self.given_up || (failed && going.path.is_none()) {
+        let failed = match &self.ended {
+            Some((_, error)) if going.cut_off => error.clone(),
+            _ => None,
+        };
+        if self.given_up || failed.is_some() {
             // There is nobody to connect to. Whoever still dials need not.
             stop.store(true, Ordering::Relaxed);
+        }
+        if let Some((code, text)) = failed {
+            return Wish::End(TransferError::Told { code, text: format!("{host}: {text}") });
         }
         if !self.closed || self.ended.is_some() || self.given_up {
             return Wish::None;
