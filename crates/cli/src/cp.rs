@@ -7,6 +7,7 @@
 //! | `side.rs` | one side at work in this process |
 //! | `agent.rs` | the far side over ssh |
 //! | `links.rs` | secured connections as a transfer takes them |
+//! | `itself.rs` | no directory is copied into itself |
 //! | `here.rs` | a copy within this host |
 //! | `with.rs` | a copy between this host and another |
 //! | `between.rs` | a copy between two other hosts |
@@ -17,6 +18,7 @@ pub mod agent;
 mod args;
 mod between;
 mod here;
+mod itself;
 pub mod job;
 pub mod links;
 mod plan;
@@ -42,8 +44,8 @@ use self::receipt::ReceiptWriter;
 use self::report::{Measured, Report, Summary, Would};
 use self::show::{Line, Show, Wanted};
 use self::side::{Finished, Going};
-use crate::exit::{self, Failed, INTERRUPTED, interrupted};
-use crate::{interrupt, output};
+use crate::exit::{self, Failed, INTERRUPTED, Usage, interrupted};
+use crate::{config, interrupt, output};
 
 /// How long the far side may take to end.
 const END: Duration = Duration::from_secs(3);
@@ -53,6 +55,9 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let words = Words::of(args);
     if words.json() {
         interrupt::set_last_words(move || words.failed(&interrupted()));
+    }
+    if !args.quiet {
+        config::hint_at_unknown();
     }
     let prepared = prepare(args);
     prepared.and_then(|prepared| copy(args, words, prepared)).inspect_err(|error| {
@@ -126,6 +131,9 @@ fn prepare(args: &CpArgs) -> Result<Prepared> {
     }
     if let Way::Here | Way::With { sending: false, .. } = plan.way {
         side::check(&Job::Sink(plan.sink.clone()), &plan.terms)?;
+    }
+    if let Way::Here = plan.way {
+        itself::check(&plan.source, &plan.sink).map_err(Usage)?;
     }
     let receipt = match &args.receipt {
         Some(path) => Some(ReceiptWriter::create(path, sources, target)?),

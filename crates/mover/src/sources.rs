@@ -226,7 +226,8 @@ mod tests {
     fn a_slash_means_the_content_where_it_does() {
         let dir = tree();
         let name = |path: &str| {
-            resolve_with_slashes(&[dir.path().join(path)]).map(|mut found| found.sources.remove(0).name)
+            resolve_with_slashes(&[dir.path().join(path)])
+                .map(|mut found| found.sources.remove(0).name)
         };
         assert_eq!(name("a").unwrap(), Some(b"a".to_vec()));
         assert_eq!(name("a/").unwrap(), None);

@@ -158,12 +158,17 @@ pub const STREAMS: Kind<Streams> = Kind {
 
 /// A transport.
 pub const TRANSPORT: Kind<Transport> = Kind {
-    form: "auto, udp or tcp",
+    form: "auto, udt or tcp",
     parse: |text| one_of(text, &TRANSPORTS),
     show: |value| name_of(value, &TRANSPORTS),
 };
-const TRANSPORTS: [(&str, Transport); 3] =
-    [("auto", Transport::Auto), ("udp", Transport::Udp), ("tcp", Transport::Tcp)];
+/// UDT is what data travels by over UDP.
+const TRANSPORTS: [(&str, Transport); 4] = [
+    ("auto", Transport::Auto),
+    ("udt", Transport::Udp),
+    ("tcp", Transport::Tcp),
+    ("udp", Transport::Udp),
+];
 
 /// What to compare.
 pub const VERIFY: Kind<Verify> = Kind {
@@ -457,7 +462,8 @@ mod tests {
         kept(RATE, &["none", "1.5G", "1.234567M", "999"]);
         kept(MEMORY, &["auto", "64MiB", "100MB", "131073"]);
         kept(STREAMS, &["auto", "1", "32"]);
-        kept(TRANSPORT, &["auto", "udp", "tcp"]);
+        kept(TRANSPORT, &["auto", "udt", "tcp"]);
+        assert_eq!((TRANSPORT.parse)("udp"), Ok(Transport::Udp), "another name of udt");
         kept(VERIFY, &["full", "none"]);
         kept(SWITCH, &["true", "false"]);
         kept(TIME, &["60s", "1500ms", "7us", "1ns"]);

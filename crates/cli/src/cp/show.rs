@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::job::{Bytes, FileLine, ProgressLine};
 use super::receipt::ReceiptWriter;
 use super::side::Going;
-use crate::{interrupt, output};
 use crate::units::{show_rate, show_size, show_time};
+use crate::{interrupt, output};
 
 /// Where nobody watches a bar move, a line each so often.
 const LINE_EVERY: Duration = Duration::from_secs(5);

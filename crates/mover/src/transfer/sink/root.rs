@@ -9,7 +9,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, accessat, openat, openat2, statat};
+use rustix::fs::{
+    Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, mkdirat, openat, openat2, statat,
+};
 use rustix::io::Errno;
 
 use super::tree::open_directory;

@@ -22,11 +22,7 @@ use crate::walk::{Found, Step, Walk};
 const MAX_LINKED: usize = 1 << 20;
 
 /// Announces everything, until the transfer is stopped.
-pub(super) fn announce(
-    source: &Source<'_>,
-    sources: &[Named],
-    missing: &[(PathBuf, io::Error)],
-) {
+pub(super) fn announce(source: &Source<'_>, sources: &[Named], missing: &[(PathBuf, io::Error)]) {
     for (path, error) in missing {
         source.omit(path, error);
     }
