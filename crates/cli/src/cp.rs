@@ -156,11 +156,14 @@ fn copy(args: &CpArgs, words: Words, prepared: Prepared) -> Result<()> {
     let show = Show::new(wanted, receipt);
     show.line(&Line::Start { sources, target });
     let began = Instant::now();
+    // What was read of a stream, or written to one, is not there any more.
+    let streams = plan.source.stream || plan.sink.stream;
+    let ended = |finished| Ended::of(finished, !streams);
     let finished = match &plan.way {
-        Way::Here => here::run(&plan, &show).map(Ended::from),
-        Way::With { host, sending } => with::run(&plan, host, *sending, &show).map(Ended::from),
+        Way::Here => here::run(&plan, &show).map(ended),
+        Way::With { host, sending } => with::run(&plan, host, *sending, &show).map(ended),
         Way::Served { export, sending } => {
-            served::run(&plan, export, *sending, &args.server, &show).map(Ended::from)
+            served::run(&plan, export, *sending, &args.server, &show).map(ended)
         }
         Way::Between { from, to } => between::run(&plan, from, to, &show),
     };
@@ -190,10 +193,11 @@ impl Default for Ended {
     }
 }
 
-impl From<Finished> for Ended {
-    fn from(Finished { summary, going, result }: Finished) -> Self {
+impl Ended {
+    /// Of a copy that can be taken up `again`, if it has got anywhere.
+    fn of(Finished { summary, going, result }: Finished, again: bool) -> Self {
         let some = going.progress.moved > 0;
-        let again = some || summary.moved_bytes + summary.resumed_bytes > 0;
+        let again = again && (some || summary.moved_bytes + summary.resumed_bytes > 0);
         let result = result.map_err(|error| {
             let code = error.exit_code();
             let hint = match code {
