@@ -156,11 +156,8 @@ fn receipts_lead_nowhere_else_and_bad_ones_are_told() {
         let whole = serde_json::json!({ "farhaul_receipt": 1, "files": [file], "complete": true });
         place.write("r", whole.to_string());
         let report = place.run(&["verify", "--json", "r", "dir"]).code(4).json();
-        assert_eq!(
-            (&report["same"], &report["differ"]),
-            (&0.into(), &1.into()),
-            "{path}: {report}"
-        );
+        assert_eq!(report["same"], 0, "{path}: {report}");
+        assert_eq!(report["missing"].as_u64().max(report["differ"].as_u64()), Some(1), "{path}");
     }
     for (text, told) in [
         ("", "no receipt"),

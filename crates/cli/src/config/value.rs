@@ -490,7 +490,7 @@ mod tests {
         refused(RATE, &[("fast", "not a rate"), ("0", "")]);
         refused(MEMORY, &[("1", "from 131072"), ("2TiB", "from"), ("x", "size")]);
         refused(STREAMS, &[("0", "1 to 32"), ("33", "1 to 32"), ("many", "auto")]);
-        refused(TRANSPORT, &[("ucp", "did you mean 'udp'?")]);
+        refused(TRANSPORT, &[("uddt", "did you mean 'udt'?")]);
         refused(VERIFY, &[("ful", "did you mean 'full'?")]);
         refused(SWITCH, &[("maybe", "true or false")]);
         refused(TIME, &[("0", "above zero"), ("soon", "")]);
