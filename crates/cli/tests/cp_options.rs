@@ -38,6 +38,13 @@ fn standard_input_and_output_are_files() {
             assert!(back.errors.contains("verified"), "{}", back.errors);
         }
     }
+    // How far it is shows although nobody knows how long it is.
+    let slow = ["cp", "--json-stream", "--rate", "24M", "-", &place.far("slow")];
+    let mut command = place.command(&slow);
+    command.stdin(fs::File::open(place.path("large")).expect("a file"));
+    let events = common::copy::Done::of(command).well().events();
+    let far = events.iter().filter_map(|event| event["bytes"].as_u64()).next();
+    assert!(far > Some(0), "{events:?}");
     // From there to there.
     let content = bytes(3 << 20, 9);
     place.write("f", &content);

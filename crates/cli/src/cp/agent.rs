@@ -20,7 +20,7 @@ use farhaul_secure::{Identity, Trust};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::itself;
+use super::itself::{self, Peer};
 use super::job::{Job, Order, Told};
 use super::links::{Dialing, adapt};
 use super::report::Measured;
@@ -130,9 +130,9 @@ pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal
     side::check(&order.job, &order.terms)
         .map_err(|error| Refusal { code: error.exit_code(), text: error.to_string() })?;
     let itself = match (&order.job, &order.peer) {
-        (Job::Source(job), Some(target)) => itself::check_sources(job, target),
-        (Job::Sink(job), Some(sources)) => itself::check_target(job, sources),
-        (_, None) => Ok(()),
+        (Job::Source(job), Some(Peer::Target(target))) => itself::check_sources(job, target),
+        (Job::Sink(job), Some(Peer::Sources(sources))) => itself::check_target(job, sources),
+        _ => Ok(()),
     };
     itself.map_err(|text| Refusal { code: 2, text })?;
     let identity = Identity::generate().map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
 //! A directory is not copied into itself: what is copied would be copied again, without end.
 //!
-//! Paths say whether a target lies in a source where both are on this host. Over ssh one side tells the other
-//! what its directories are, and the other compares if it runs on the same system.
+//! Over ssh one side tells the other marks of its directories, which say nothing but whether one of the other's
+//! is the same: both may run on one system.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,74 +15,41 @@ use serde::{Deserialize, Serialize};
 
 use super::job::{Bytes, SinkJob, SourceJob};
 
-/// Directories of a system.
+/// Sources that are directories.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Places {
-    /// Which system, until it starts again; empty where it does not say.
-    system: String,
-    directories: Vec<Directory>,
-    /// Of sources: what is left out.
+pub struct Sources {
+    directories: Vec<Source>,
+    /// What is left out.
     rules: Vec<(String, bool)>,
 }
 
-/// A directory of which the other side is to know whether it is one of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Directory {
-    /// Without links.
-    path: Bytes,
-    device: u64,
-    inode: u64,
-    /// As a source: under which name it arrives.
+struct Source {
+    mark: String,
+    /// Under which it arrives.
     name: Option<Bytes>,
 }
 
-impl Directory {
-    fn at(path: &Path, name: Option<&OsStr>) -> Option<Directory> {
-        let known = fs::symlink_metadata(path).ok()?;
-        let name = name.map(|name| Bytes::from(Path::new(name)));
-        known.is_dir().then(|| Directory {
-            path: path.into(),
-            device: known.dev(),
-            inode: known.ino(),
-            name,
-        })
-    }
-
-    fn is_same(&self, other: &Directory) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
-    }
-
-    /// Whether it is the same here: other file systems may be mounted for the other side.
-    fn is_ours(&self) -> bool {
-        Directory::at(&self.path.path(), None).is_some_and(|ours| ours.is_same(self))
-    }
+/// What a side is told of the directories of the other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Peer {
+    Sources(Sources),
+    /// The marks of the target, if it is there, and of the directories above it.
+    Target(Vec<Option<String>>),
 }
 
-impl Places {
-    /// The directories among these sources.
-    pub fn of_sources(job: &SourceJob) -> Places {
-        let directories = job.paths.iter().filter_map(|path| source(&path.path_at_home()));
-        let directories = directories.collect();
-        Places { system: system(), directories, rules: job.rules.clone() }
+impl Peer {
+    /// For the sink. None: nobody could say what they are.
+    pub fn sources(job: &SourceJob) -> Option<Peer> {
+        system().map(|system| Peer::Sources(sources(job, &system)))
     }
 
-    /// The target and all directories above it.
-    pub fn of_target(job: &SinkJob) -> Places {
-        let target = resolved(&job.path.path_at_home());
-        let above = target.iter().flat_map(|target| target.ancestors());
-        let above: Vec<_> = above.filter_map(|path| Directory::at(path, None)).collect();
-        let target = target.iter().map(|target| {
-            let path = target.as_path().into();
-            Directory { path, device: 0, inode: 0, name: None }
-        });
-        // The target itself first, whether it is there or not.
-        let directories = target.chain(above).collect();
-        Places { system: system(), directories, rules: Vec::new() }
-    }
-
-    /// Whether they are of this system.
-    fn are_here(&self) -> bool {
-        !self.system.is_empty() && self.system == system()
+    /// For the source. None: nobody could say what it is.
+    pub fn target(job: &SinkJob) -> Option<Peer> {
+        let system = system()?;
+        let target = resolved(&job.path.path_at_home()).filter(|_| !job.stream)?;
+        Some(Peer::Target(target.ancestors().map(|path| mark(path, &system)).collect()))
     }
 }
 
@@ -92,81 +59,101 @@ impl Places {
 ///
 /// What is wrong with it.
 pub fn check(source: &SourceJob, sink: &SinkJob) -> Result<(), String> {
-    check_here(sink, &Places::of_sources(source))
+    let system = system().unwrap_or_default();
+    refuse_target(sink, &sources(source, &system), &system)
 }
 
-/// Refuses a target that lies in one of these sources, if they are of this system.
+/// Refuses a target that lies in one of the other side's sources.
 ///
 /// # Errors
 ///
 /// What is wrong with it.
-pub fn check_target(job: &SinkJob, sources: &Places) -> Result<(), String> {
-    if sources.are_here() { check_here(job, sources) } else { Ok(()) }
+pub fn check_target(job: &SinkJob, sources: &Sources) -> Result<(), String> {
+    system().map_or(Ok(()), |system| refuse_target(job, sources, &system))
 }
 
-fn check_here(job: &SinkJob, sources: &Places) -> Result<(), String> {
-    let target = resolved(&job.path.path_at_home()).filter(|_| !job.stream);
-    let Some(target) = target else { return Ok(()) };
-    let ours = sources.directories.iter().filter(|source| source.is_ours());
-    ours.map(|source| refuse(source, &target, &sources.rules)).collect()
-}
-
-/// Refuses sources in which the target lies, if that is of this system.
+/// Refuses sources in which the other side's target lies. What is left out on the way there only the other
+/// side could tell, so that whoever leaves out anything is trusted.
 ///
 /// # Errors
 ///
 /// What is wrong with one.
-pub fn check_sources(job: &SourceJob, target: &Places) -> Result<(), String> {
-    let Some((target, above)) = target.directories.split_first().filter(|_| target.are_here())
-    else {
-        return Ok(());
-    };
-    let sources = job.paths.iter().filter_map(|path| source(&path.path_at_home()));
-    // What is above both must be the same for both.
-    let ours = above.first().is_some_and(Directory::is_ours);
-    let common = |source: &Directory| ours || above.iter().any(|above| above.is_same(source));
-    sources.filter(common).try_for_each(|source| refuse(&source, &target.path.path(), &job.rules))
-}
-
-/// Refuses it if what `source` has would arrive in it, and nothing is left out on the way there.
-fn refuse(source: &Directory, target: &Path, rules: &[(String, bool)]) -> Result<(), String> {
-    let mut arrives = source.name.as_ref().map(Bytes::path).unwrap_or_default();
-    let mut place = target.to_owned();
-    // With nothing a slash would come.
-    place.extend(&arrives);
-    let from = source.path.path();
-    let Ok(inside) = place.strip_prefix(&from) else { return Ok(()) };
-    let mut filter = Filter::default();
-    for (pattern, include) in rules {
-        // Patterns have been checked before.
-        let _ = filter.add(pattern, *include);
-    }
-    for name in inside {
-        arrives.push(name);
-        if !filter.takes(&arrives, true) {
-            return Ok(());
+pub fn check_sources(job: &SourceJob, target: &[Option<String>]) -> Result<(), String> {
+    let Some(system) = system().filter(|_| job.rules.is_empty()) else { return Ok(()) };
+    for (path, name) in job.paths.iter().filter_map(|path| directory(&path.path_at_home())) {
+        let is = |at: Option<&Option<String>>, path: &Path| {
+            at.is_some_and(|at| at.is_some() && *at == mark(path, &system))
+        };
+        let onto = match (&name, path.parent()) {
+            (Some(_), Some(above)) => is(target.first(), above),
+            (Some(_), None) => false,
+            (None, _) => is(target.first(), &path),
+        };
+        let into = target.iter().any(|at| is(Some(at), &path));
+        let path = printable_path(&path);
+        if onto {
+            return Err(format!("{path} would be copied onto itself"));
+        } else if into {
+            return Err(format!("{path} would be copied into itself: choose a target outside"));
         }
     }
-    let from = printable_path(&from);
-    Err(match inside.as_os_str().is_empty() {
-        true => format!("{from} would be copied onto itself"),
-        false => format!(
-            "{from} would be copied into itself, to {}: choose a target outside, or --exclude it",
-            printable_path(&place)
-        ),
-    })
+    Ok(())
 }
 
-/// The directory that a source is. A link without a slash after it is copied as a link.
-fn source(path: &Path) -> Option<Directory> {
+fn sources(job: &SourceJob, system: &str) -> Sources {
+    let directories = job.paths.iter().filter_map(|path| {
+        let (path, name) = directory(&path.path_at_home())?;
+        let name = name.map(|name| Bytes::from(Path::new(&name)));
+        Some(Source { mark: mark(&path, system)?, name })
+    });
+    Sources { directories: directories.collect(), rules: job.rules.clone() }
+}
+
+fn refuse_target(job: &SinkJob, sources: &Sources, system: &str) -> Result<(), String> {
+    let target = resolved(&job.path.path_at_home()).filter(|_| !job.stream);
+    let Some(target) = target.filter(|_| !sources.directories.is_empty()) else { return Ok(()) };
+    let mut filter = Filter::default();
+    for (pattern, include) in &sources.rules {
+        filter.add(pattern, *include).map_err(|error| error.to_string())?;
+    }
+    for source in &sources.directories {
+        let name = source.name.as_ref().map(Bytes::path).unwrap_or_default();
+        let mut place = target.clone();
+        // With nothing a slash would come.
+        place.extend(&name);
+        let same = |path: &&Path| mark(path, system).as_ref() == Some(&source.mark);
+        let Some(from) = place.ancestors().find(same) else { continue };
+        let mut arrives = name;
+        let left_out = place.strip_prefix(from).is_ok_and(|inside| {
+            inside.iter().any(|name| {
+                arrives.push(name);
+                !filter.takes(&arrives, true)
+            })
+        });
+        if left_out {
+            continue;
+        }
+        let (shown, to) = (printable_path(from), printable_path(&place));
+        return Err(match from == place {
+            true => format!("{shown} would be copied onto itself"),
+            false => format!(
+                "{shown} would be copied into itself, to {to}: choose a target outside, or --exclude it"
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// The directory that a source is, without links in its path, and the name under which it arrives. A link
+/// without a slash after it is copied as a link.
+fn directory(path: &Path) -> Option<(PathBuf, Option<std::ffi::OsString>)> {
     let bytes = path.as_os_str().as_bytes();
     let content = bytes.ends_with(b"/") || bytes == b"." || bytes.ends_with(b"/.");
     if !content && !fs::symlink_metadata(path).ok()?.is_dir() {
         return None;
     }
-    let resolved = path.canonicalize().ok()?;
-    // Not that of the path, which may end in links.
-    Directory::at(&resolved, path.file_name().filter(|_| !content))
+    let name = path.file_name().filter(|_| !content).map(OsStr::to_owned);
+    Some((path.canonicalize().ok().filter(|path| path.is_dir())?, name))
 }
 
 /// Where a target is, or would be.
@@ -178,7 +165,36 @@ fn resolved(path: &Path) -> Option<PathBuf> {
     Some(above.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
 }
 
-fn system() -> String {
-    // Where there is none, paths of different hosts are not taken for the same.
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+/// What is the same for the same directory and for nothing else. Who does not run on this system learns
+/// nothing from it.
+fn mark(path: &Path, system: &str) -> Option<String> {
+    let known = fs::symlink_metadata(path).ok().filter(|known| known.is_dir())?;
+    let text = format!("farhaul cp, a directory: {system} {} {}", known.dev(), known.ino());
+    Some(blake3::hash(text.as_bytes()).to_hex().to_string())
+}
+
+/// Which system this is, until it starts again: known to its own users only.
+fn system() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_of_directories() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir(path("a")).expect("a directory");
+        std::os::unix::fs::symlink("a", path("link")).expect("a link");
+        let of = |name: &str, system| mark(&path(name), system);
+        assert!(of("a", "x").is_some() && of("a", "x") == of("a/../a", "x"));
+        assert!(of("a", "x") != of("", "x") && of("a", "x") != of("a", "y"));
+        assert!(of("link", "x").is_none() && of("nowhere", "x").is_none());
+        let (found, name) = directory(&path("a")).expect("a directory");
+        assert_eq!(name.as_deref(), Some(OsStr::new("a")));
+        assert_eq!(directory(&path("link/")), Some((found, None)));
+        assert!(directory(&path("link")).is_none());
+    }
 }

@@ -218,7 +218,7 @@ pub struct Order {
     /// Tell the controller how it goes: it has no part of its own.
     pub tell: bool,
     /// The directories of the controller's part.
-    pub peer: Option<super::itself::Places>,
+    pub peer: Option<super::itself::Peer>,
 }
 
 /// What an agent tells its controller afterwards, and before if it was asked to.

@@ -10,7 +10,7 @@ use farhaul_mover::location::{Location, Served, There};
 use farhaul_remote::Transport;
 
 use super::args::CpArgs;
-use super::itself::Places;
+use super::itself::Peer;
 use super::job::{Bytes, Job, Kept, OnExisting, Order, SinkJob, SourceJob, Terms};
 use super::show::Show;
 use crate::config::Settings;
@@ -100,10 +100,11 @@ impl Plan {
     /// What an agent is told, which is to `tell` everything if this host has no part in it.
     pub fn order(&self, job: Job, tell: bool) -> Order {
         let ports = self.settings.listen_ports.value.map(|ports| (ports.first, ports.last));
-        let peer = (!tell).then(|| match &job {
-            Job::Source(_) => Places::of_target(&self.sink),
-            Job::Sink(_) => Places::of_sources(&self.source),
-        });
+        let peer = match &job {
+            _ if tell => None,
+            Job::Source(_) => Peer::target(&self.sink),
+            Job::Sink(_) => Peer::sources(&self.source),
+        };
         Order { job, terms: self.terms.clone(), ports, tell, peer }
     }
 }
