@@ -140,7 +140,12 @@ fn listen(
     config.plain_if_asked = Arc::clone(server.plain());
     config.options = Options::new().law(law);
     let server = Arc::clone(server);
-    Ok(Listening::bind(&config, move |link| server.newcomer(link))?)
+    let told = Arc::clone(&server);
+    Ok(Listening::bind_telling(
+        &config,
+        move |link| server.newcomer(link),
+        move |key, address| told.refused_key(key, address),
+    )?)
 }
 
 /// Until a signal ends it.
