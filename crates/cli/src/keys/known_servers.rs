@@ -17,8 +17,10 @@ pub const FILE: &str = "known_servers";
 /// What is known of a server before it is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// It must have this key.
+    /// It must have this key: it was named.
     Only(PublicKey),
+    /// It must have this key: it is known with it, from this line of the file.
+    Known(PublicKey, usize),
     /// It is not known: whoever answers is to be asked about ([`admit`]).
     Unknown,
 }
@@ -46,7 +48,7 @@ pub fn expected(path: &Path, address: &str, pinned: Option<PublicKey>) -> Result
             Err(changed(path, found, pinned).into())
         }
         (Some(key), _) => Ok(Expected::Only(key)),
-        (None, Some(found)) => Ok(Expected::Only(found.key)),
+        (None, Some(found)) => Ok(Expected::Known(found.key, found.line)),
         (None, None) => Ok(Expected::Unknown),
     }
 }
@@ -116,12 +118,18 @@ struct Server {
 
 fn changed(path: &Path, known: &Server, key: PublicKey) -> Failed {
     let Server { address, key: old, line } = known;
-    let path = path.display();
-    let message = format!(
-        "the server {address} has the key {key}, but was known with {old} ({path}:{line}): \
-         it may be another that pretends. If it has a new key, run: farhaul key forget {address}"
-    );
+    let remedy = remedy(path, *line, address, *old);
+    let message = format!("the server {address} has the key {key}, but {remedy}");
     Failed { code: 3, message }
+}
+
+/// What to say of a server that answers with another key than the one it is known with.
+pub fn remedy(path: &Path, line: usize, address: &str, known: PublicKey) -> String {
+    format!(
+        "it is known with {known} ({}:{line}): it may be another that pretends. If it has a new key, \
+         run: farhaul key forget {address}",
+        path.display()
+    )
 }
 
 /// Names of hosts are the same in capitals.
@@ -192,7 +200,7 @@ mod tests {
         assert!(asked.len() == 1 && asked[0].contains(&a.to_string()), "{asked:?}");
         assert!(!path.exists(), "who is refused is not written down");
         admit(&path, "H:1", a, Consent::Ask(&mut |_| true)).expect("yes");
-        assert_eq!(expected(&path, "h:1", None).expect("a file"), Expected::Only(a));
+        assert_eq!(expected(&path, "h:1", None).expect("a file"), Expected::Known(a, 1));
         assert_eq!(expected(&path, "h:2", None).expect("a file"), Expected::Unknown);
         // Whoever is known is not asked about.
         let mut never = |_: &str| -> bool { panic!("it is known") };

@@ -62,8 +62,17 @@ fn udp_blocked(situation: &Situation) -> Option<Remedy> {
         Reach::Nothing => "nothing that was sent over UDP has reached the peer",
         Reach::NoAnswer => "no answer came over UDP",
     };
-    let why = "farhaul's own transport runs over UDP, which a firewall drops; TCP works, but is slow \
-               over long paths that lose packets. Better still: open the UDP port of the listening side";
+    let why = match situation.path.as_ref()?.reach {
+        Reach::NoAnswer => {
+            "the responder may not run there or have another secret, or a firewall drops UDP: find \
+             out which. Whether TCP passes was not tried; it is slow over long paths that lose packets"
+        }
+        _ => {
+            "farhaul's own transport runs over UDP, which a firewall drops: open the UDP port of the \
+             listening side. Until then TCP may pass, which was not tried and is slow over long paths \
+             that lose packets"
+        }
+    };
     let remedy = Remedy::note(None, found.to_owned(), why).command("farhaul cp --transport tcp …");
     Some(remedy.mend(|situation| situation.tcp = true))
 }
