@@ -177,7 +177,11 @@ fn exports_are_used_as_they_allow() {
     // What is left there stays as it is for who may only leave files, and only for them.
     site.cp(&[&file, &to("box/f")]).well();
     site.write("here/f", "changed by now");
-    site.cp(&[&file, &to("box/f")]).well();
+    let left = site.cp(&["--json", &file, &to("box/f")]);
+    assert!(left.errors.contains("f: not stored: there is something of that name"), "{left:#?}");
+    let report: Value = serde_json::from_str(&left.output).expect("JSON");
+    assert_eq!((left.code, &report["failed"], &report["ok"]), (Some(5), &json!(1), &json!(false)));
+    site.cp(&["--skip-existing", &file, &to("box/f")]).well();
     assert_eq!(site.read("in/f"), b"new");
     site.cp(&[&file, &to("in/f")]).well();
     assert_eq!(site.read("in/f"), b"changed by now");
@@ -276,6 +280,11 @@ fn nothing_outside_of_an_export_is_reached() {
     let here = here.to_str().expect("text");
     // Through links of the server's.
     site.cp(&[&site.url("out/leak/key"), here]).refused(1);
+    // Nor is it told where exports are.
+    for missing in [site.url("out/none"), site.url("out/none/none")] {
+        let told = site.cp(&[&missing, here]).refused(1);
+        assert!(!told.contains("/proc") && !told.contains(" /"), "{told}");
+    }
     site.cp(&[&site.url("out/leak/"), here]).refused(1);
     site.cp(&[&file, &site.url("in/leak/key")]).refused(1);
     site.cp(&[&file, &site.url("in/leak/")]).refused(1);
@@ -504,9 +513,9 @@ fn the_configuration_is_read_again() {
 #[test]
 fn running_copies_feel_the_new_configuration() {
     let limited = |rate: &str, exports: &str| format!("{exports}[limits]\nrate = \"{rate}\"\n");
-    let site = Site::new(&limited("8M", EXPORTS));
+    let site = Site::new(&limited("40M", EXPORTS));
     let server = site.serve();
-    let big = site.write("here/big", noise(24_000_000));
+    let big = site.write("here/big", noise(48_000_000));
     let received = "farhaul_received_bytes_total{client=\"alice\",export=\"in\"}";
     let reload = |config: &str| {
         let done = "farhaul_config_reloads_total{outcome=\"done\"}";
@@ -522,23 +531,23 @@ fn running_copies_feel_the_new_configuration() {
         (&without, "the export 'in' is not there for this client any more"),
         (&only_reading, "the export 'in' may not be changed so any more"),
     ] {
-        reload(&limited("8M", EXPORTS));
+        reload(&limited("40M", EXPORTS));
         let before = site.metric(received);
         let running = site.start_cp(&[&big, &site.url("in/big")]);
         site.wait_metric(received, before + 1);
-        reload(&limited("8M", exports));
+        reload(&limited("40M", exports));
         let ended = running.finish();
         assert_eq!(ended.code, Some(3), "{ended:#?}");
         assert!(ended.errors.last().is_some_and(|line| line.contains(why)), "{ended:#?}");
     }
-    // What it may go on with goes on, as fast as it may now: at first it would take ten minutes.
-    reload(&limited("300k", EXPORTS));
+    // What it may go on with goes on, as fast as it may now: at first it would take minutes.
+    reload(&limited("2M", EXPORTS));
     let before = site.metric(received);
-    let running = site.start_cp(&[&big, &site.url("in/big")]);
+    let running = site.start_cp(&["--streams", "1", &big, &site.url("in/other")]);
     site.wait_metric(received, before + 1);
     reload(&limited("10G", EXPORTS));
     running.finish_well();
-    assert_eq!(site.read("in/big"), site.read("here/big"));
+    assert_eq!(site.read("in/other"), site.read("here/big"));
 }
 
 #[test]

@@ -5,28 +5,29 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use farhaul_mover::Cancel;
 use farhaul_mover::frame::AbortReason;
 use farhaul_mover::location::address;
-use farhaul_mover::transfer::TransferError;
 use farhaul_mover::transfer::link::{Link, Opened};
 use farhaul_mover::transfer::session::{Dial, Links, Way, open};
+use farhaul_mover::transfer::{Event, Observer, Outcome, TransferError};
+use farhaul_mover::{Cancel, printable_path};
 use farhaul_remote::{
     Context, DialConfig, DialError, DialFailure, Dialer, LinkError, Terms as LinkTerms, resolve,
 };
 use farhaul_secure::{Identity, PublicKey, Trust};
 
 use super::cancel_on_interrupt;
-use super::job::{Job, ServedOrder};
+use super::job::{Job, OnExisting, ServedOrder};
 use super::links::{DIAL_TIME, Dialing, adapt};
 use super::plan::{Export, Plan, bound};
+use super::report::Summary;
 use super::show::{Show, progress_line};
 use super::side::{self, Finished, Surroundings, Wish};
 use super::with::say_way;
@@ -91,13 +92,23 @@ pub fn run(
     if plan.terms.plain {
         show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
     }
+    let left =
+        Left { wanted: sending && plan.sink.existing != OnExisting::Keep, ..Left::default() };
     // What was read from a pipe is gone, and so is what was written to one.
     let once = plan.source.stream || plan.sink.stream;
-    for _ in 0..MOST_TIMES {
-        let finished = session(plan, &server, &ours, &order, &cancel, show)?;
+    for time in 0..MOST_TIMES {
+        let observe = |event: Event<'_>| {
+            // Later, what was left alone may be what was stored before.
+            if time == 0 {
+                left.see(&event, show);
+            }
+            show.event(&event);
+        };
+        let mut finished = session(plan, &server, &ours, &order, &cancel, (show, &observe))?;
         let forgotten = matches!(&finished.result, Err(TransferError::Unreachable(error))
             if error.kind() == io::ErrorKind::NotFound);
         if !forgotten || once || cancel.is_cancelled() {
+            left.add_to(&mut finished.summary);
             return Ok(finished);
         }
         show.note(&format!(
@@ -107,6 +118,47 @@ pub fn run(
     }
     let message = format!("{} forgets this copy again and again", server.name);
     Err(Failed { code: 1, message }.into())
+}
+
+/// Files that the server has left alone though they were to be stored: some exports only take new ones.
+#[derive(Default)]
+struct Left {
+    /// It was asked to replace files.
+    wanted: bool,
+    count: AtomicU64,
+    first: Mutex<Vec<String>>,
+}
+
+/// So many of them are listed.
+const MOST_LISTED: usize = 100;
+
+impl Left {
+    fn see(&self, event: &Event<'_>, show: &Show) {
+        let Event::File { path, outcome: Outcome::Kept, .. } = event else { return };
+        if !self.wanted {
+            return;
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let path = printable_path(path);
+        let text = format!(
+            "{path}: not stored: there is something of that name, and this export only takes what is new"
+        );
+        show.note(&text);
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.len() < MOST_LISTED {
+            first.push(text);
+        }
+    }
+
+    /// They count as what could not be copied.
+    fn add_to(&self, summary: &mut Summary) {
+        let count = self.count.load(Ordering::Relaxed);
+        summary.failed += count;
+        summary.same_files = summary.same_files.saturating_sub(count);
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MOST_LISTED.saturating_sub(summary.failures.len());
+        summary.failures.extend(first.drain(..).take(room));
+    }
 }
 
 /// A server that is to be dialed.
@@ -138,7 +190,7 @@ fn session(
     ours: &Job,
     order: &[u8],
     cancel: &Cancel,
-    show: &Show,
+    (show, observe): (&Show, Observer<'_>),
 ) -> Result<Finished> {
     let stop = Arc::new(AtomicBool::new(false));
     let _registered = cancel_on_interrupt(cancel, Some(&stop));
@@ -156,7 +208,7 @@ fn session(
         Surroundings {
             session,
             cancel,
-            observe: &|event| show.event(&event),
+            observe,
             show: &mut |going| {
                 if going.path != path {
                     say_way(plan, show, path.as_deref(), going);

@@ -56,13 +56,32 @@ impl Refusal {
     }
 }
 
-impl From<&TransferError> for Refusal {
-    fn from(error: &TransferError) -> Self {
+impl Refusal {
+    /// What has kept a session in the export with this directory from its beginning.
+    pub fn of(error: &TransferError, root: &Path) -> Self {
+        let why = without_places(&error.to_string(), root);
         match error.exit_code() {
-            3 => Refusal::new(error.to_string()),
-            _ => Refusal::failed(error.to_string()),
+            3 => Refusal::new(why),
+            _ => Refusal::failed(why),
         }
     }
+}
+
+/// Where processes find what they have open.
+const OPEN: &str = "/proc/self/fd/";
+
+/// `text` with paths from the export on: where that is in the server is not its clients' affair.
+fn without_places(text: &str, root: &Path) -> String {
+    let mut short = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(OPEN) {
+        short += &rest[..at];
+        rest = rest[at + OPEN.len()..].trim_start_matches(|c: char| c.is_ascii_digit());
+        rest = rest.strip_prefix('/').unwrap_or(rest);
+    }
+    short += rest;
+    let root = farhaul_mover::printable_path(root);
+    short.replace(&format!("{root}/"), "").replace(&root, "the export's directory")
 }
 
 /// What a session makes use of. When the configuration changes, it goes on only while all of that is
@@ -336,6 +355,20 @@ mod tests {
             ("/job/sink/existing", json!("checksum")),
         ] {
             assert!(refused(&with(order(), place, value)).contains("only takes new files"));
+        }
+    }
+
+    #[test]
+    fn clients_are_not_told_where_exports_are() {
+        let root = Path::new("/srv/in");
+        for (told, short) in [
+            ("\"/proc/self/fd/14/none\": No such file", "\"none\": No such file"),
+            ("/proc/self/fd/3 and /proc/self/fd/4/a/b", " and a/b"),
+            ("/srv/in/a: Permission denied", "a: Permission denied"),
+            ("/srv/in: Not a directory", "the export's directory: Not a directory"),
+            ("a/b: No such file", "a/b: No such file"),
+        ] {
+            assert_eq!(without_places(told, root), short);
         }
     }
 

@@ -36,6 +36,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Clients copy with farhaul cp and farhaul://HOST[:PORT]/EXPORT/PATH. SIGHUP reads the file again, SIGTERM
 /// ends the server once running copies are done or their time of grace is over.
 #[derive(Args, Debug)]
+#[command(override_usage = "farhaul serve [OPTIONS] --config <FILE>")]
 pub struct ServeArgs {
     /// What to serve to whom: a TOML file
     #[arg(long, value_name = "FILE")]

@@ -453,7 +453,7 @@ impl Server {
         match &finished.result {
             Err(error) if !begun.get() => {
                 // Whoever has asked for it is told why, and that is written down.
-                let _ = tell.send(Err(Refusal::from(error)));
+                let _ = tell.send(Err(Refusal::of(error, &root)));
                 return;
             }
             Err(TransferError::Verification { .. }) => self.count(&UNVERIFIED, &labels),
