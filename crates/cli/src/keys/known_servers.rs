@@ -109,7 +109,8 @@ pub fn forget(path: &Path, address: &str) -> Result<bool> {
     })
 }
 
-struct Server {
+/// A server that is known.
+pub(crate) struct Server {
     address: String,
     key: PublicKey,
     /// Counted from 1.
@@ -137,7 +138,11 @@ fn normal(address: &str) -> String {
     address.trim().to_lowercase()
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<Server>, Usage> {
+/// The servers in `text`, which stands in the file at `path`.
+///
+/// # Errors
+/// What is wrong in which lines.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<Server>, Usage> {
     let (mut known, mut wrong) = (Vec::<Server>::new(), Vec::new());
     for (index, line) in text.lines().enumerate() {
         let content = line.split_once('#').map_or(line, |(content, _)| content).trim();
