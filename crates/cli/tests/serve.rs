@@ -76,7 +76,9 @@ fn files_go_both_ways_and_are_counted() {
     assert_eq!(site.read("in/tree/sub/big"), data);
     let back = site.path("here/back");
     let back = back.to_str().expect("text");
-    site.cp(&["--transport", "tcp", &site.url("in/tree/"), back]).well();
+    let fetched = site.cp(&["--transport", "tcp", "--cc", "cubic", &site.url("in/tree/"), back]);
+    assert!(fetched.errors.contains("the server sends by its own law"), "{fetched:#?}");
+    fetched.well();
     assert_eq!(site.read("here/back/sub/big"), data);
     assert_eq!(site.read("here/back/small"), b"small");
     // Of the whole export without its name; nothing is moved that is there.

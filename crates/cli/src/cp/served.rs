@@ -31,6 +31,7 @@ use super::report::Summary;
 use super::show::{Show, progress_line};
 use super::side::{self, Finished, Surroundings, Wish};
 use super::with::say_way;
+use crate::config::Origin;
 use crate::exit::{Failed, INTERRUPTED, Usage};
 use crate::keys::identity;
 use crate::keys::known_servers::{self, Consent, Expected};
@@ -91,6 +92,9 @@ pub fn run(
     };
     if plan.terms.plain {
         show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
+    }
+    if !sending && plan.settings.cc.origin != Origin::Default {
+        show.note("--cc is for what this side sends: the server sends by its own law");
     }
     let left =
         Left { wanted: sending && plan.sink.existing != OnExisting::Keep, ..Left::default() };
