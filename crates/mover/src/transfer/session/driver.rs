@@ -11,7 +11,7 @@ use crate::transfer::error::TransferError;
 use crate::transfer::event::{Event, Observer};
 use crate::transfer::link::{Joined, Link, LinkFacts, Purpose, put};
 use crate::transfer::message::{Message, Pulse};
-use crate::transfer::processors::Processors;
+use crate::transfer::processors::{Processors, give_way};
 use crate::transfer::role::{Flow, Lane, LaneEnd, Role};
 use crate::transfer::stages::{STAGES, Stages};
 
@@ -169,6 +169,7 @@ impl<'a> Driver<'a> {
             state.trial = Trial::Lane(number);
             state.keepers += 1;
             threads.spawn(move || {
+                give_way();
                 let dialed = dial.dial(Way::Tcp);
                 // That it cannot be had is seen by its absence.
                 let session = self.options.session;
@@ -185,6 +186,7 @@ impl<'a> Driver<'a> {
         while may && state.keepers < state.wanted && state.over.is_none() {
             state.keepers += 1;
             threads.spawn(|| {
+                give_way();
                 self.keep_lane(dial);
                 self.session.lock().keepers -= 1;
             });
@@ -236,6 +238,7 @@ impl<'a> Driver<'a> {
             match purpose {
                 Purpose::Control { received } => self.control(threads, link, received),
                 Purpose::Lane { number } => {
+                    give_way();
                     self.lane(number, link);
                 }
             }

@@ -50,6 +50,7 @@ use self::workers::Queue;
 use super::error::TransferError;
 use super::event::{Event, Observer, Progress};
 use super::message::{About, MAX_NOTES, Message, Skip};
+use super::processors::give_way;
 use super::role::{Flow, Lane, LaneEnd, Role};
 use super::source::filter::Filter;
 use super::stages::Stages;
@@ -295,6 +296,7 @@ impl<'a> Sink<'a> {
     }
 
     fn work_off(&self, queue: &Queue<Job>) {
+        give_way();
         while let Some(job) = queue.next() {
             if let Err(error) = self.run(job) {
                 lock(&self.fatal).get_or_insert(error);

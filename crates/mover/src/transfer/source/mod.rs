@@ -25,6 +25,7 @@ use super::block::Block;
 use super::error::TransferError;
 use super::event::{Event, Observer, Outcome, Progress};
 use super::message::{About, Entry, Extra, MAX_NOTES, Message, Skip, What};
+use super::processors::give_way;
 use super::role::{Flow, Lane, LaneEnd, Role};
 use super::session::Session;
 use super::stages::{Stage, Stages};
@@ -134,6 +135,7 @@ impl<'a> Source<'a> {
 impl Source<'_> {
     /// Walks the sources and announces everything. For a thread of its own, beside the session.
     pub fn announce_everything(&self) {
+        give_way();
         std::thread::scope(|threads| {
             if self.options.count && !self.sources.is_empty() {
                 threads.spawn(|| {
