@@ -53,7 +53,7 @@ impl std::error::Error for Passed {}
 /// What the codes mean, for manual pages.
 pub const CODES: &[(u8, &str)] = &[
     (0, "Done."),
-    (1, "It failed; what is over a limit of a server's may do later."),
+    (1, "It failed; a server that is at a limit may do it later."),
     (2, "Bad usage or bad input: nothing was done."),
     (3, "The peer refused, or could not be authenticated."),
     (4, "Verification failed."),

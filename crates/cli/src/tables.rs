@@ -32,7 +32,7 @@ pub fn read(path: &Path) -> Result<Option<String>, Usage> {
     let kind = file.metadata().map_err(unreadable)?.file_type();
     // Somebody who wants no settings may name /dev/null.
     if !kind.is_file() && !kind.is_char_device() {
-        return Err(Usage(format!("{} is no regular file", path.display())));
+        return Err(Usage(format!("cannot read {}: it is no regular file", path.display())));
     }
     text(path, file).map(Some)
 }

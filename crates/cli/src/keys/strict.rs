@@ -43,7 +43,7 @@ pub fn open(path: &Path, guard: Guard) -> Result<Option<File>, Usage> {
     // Of the file that is open: another may have taken its name meanwhile.
     let known = file.metadata().map_err(unreadable)?;
     if !known.is_file() {
-        return Err(Usage(format!("{} is no regular file", path.display())));
+        return Err(Usage(format!("cannot read {}: it is no regular file", path.display())));
     }
     check(path, &known, guard)?;
     let mut directories = vec![directory_of(path)];
