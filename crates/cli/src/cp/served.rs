@@ -90,9 +90,7 @@ pub fn run(
         let _registered = cancel_on_interrupt(&cancel, Some(&stop));
         meet(plan, export, args, &stop)?
     };
-    if plan.terms.plain {
-        show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
-    }
+    plan.warn(show);
     if !sending && plan.settings.cc.origin != Origin::Default {
         show.note("--cc is for what this side sends: the server sends by its own law");
     }
