@@ -14,7 +14,7 @@ mod file;
 mod layers;
 pub mod value;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use catalogue::{CATALOGUE, FlagLayer, Info, Settings, Shown};
 pub use command::{ConfigCommand, hint_at_unknown, run};
@@ -55,6 +55,14 @@ impl Settings {
         }
         Settings::of(flags, &Layers { surroundings, file, host })
     }
+}
+
+/// Finds out whether `text`, which stands in the file at `path`, is right for any host.
+///
+/// # Errors
+/// Everything that is wrong, with its line.
+pub(crate) fn check(path: &Path, text: &str) -> Result<(), Usage> {
+    ConfigFile::parse(path, text).map(drop)
 }
 
 /// Where the user's file is, or would be; none without a home.

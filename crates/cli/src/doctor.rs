@@ -2,17 +2,17 @@
 
 mod far;
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use farhaul_doctor::path::{ProbeConfig, ProbeError, Responder, Secret, bind, respond};
+use farhaul_doctor::path::{ProbeConfig, ProbeError, Reach, Responder, Secret, bind, respond};
 use farhaul_doctor::{AuditOptions, HostReport, PathReport, Report, audit_host, probe_path, show};
 
-use crate::exit::{Usage, interrupted};
+use crate::exit::{Failed, Usage, interrupted};
+use crate::keys::strict::{self, Guard};
 use crate::transport::{check_peer, resolve};
 use crate::{interrupt, output};
 pub use far::{DoctorTask, Patient, prepare, serve};
@@ -51,7 +51,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "ADDR", requires = "secret_file")]
     respond: Option<String>,
     /// File with the secret that both sides have: 16 bytes or more, such as `openssl rand -hex 32`
-    /// prints
+    /// prints; others must not be able to read it
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// How to reach HOST; also FARHAUL_SSH
@@ -81,7 +81,14 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
         }
         _ => Report::new(audit(args), None, None),
     };
-    output::emit(args.json, &report, show)
+    output::emit(args.json, &report, show)?;
+    match (&args.path, report.path.as_ref().map(|path| path.reach)) {
+        (Some(peer), Some(reach)) if reach != Reach::Both => {
+            let message = format!("nothing has answered at {peer}: the path was not measured");
+            Err(Failed { code: 1, message }.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// This host.
@@ -125,9 +132,11 @@ fn answer(addr: &str, secret: &Secret) -> Result<()> {
 }
 
 fn read_secret(path: &Path) -> Result<Secret> {
+    let file = strict::open(path, Guard::Secret)?
+        .ok_or_else(|| Usage(format!("there is no file {}", path.display())))?;
     let mut shared = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(SECRET_MOST).read_to_end(&mut shared))
+    file.take(SECRET_MOST)
+        .read_to_end(&mut shared)
         .with_context(|| format!("cannot read {}", path.display()))?;
     let secret = Secret::new(&shared);
     Ok(secret.map_err(|error| Usage(format!("{}: {error}", path.display())))?)

@@ -1,6 +1,6 @@
 //! Exit codes.
 //!
-//! 0 done; 1 the operation failed; 2 bad usage or bad input; 3 the peer refused or could not be
+//! 0 done; 1 the operation failed, now at least; 2 bad usage or bad input; 3 the peer refused or could not be
 //! authenticated; 4 verification failed; 5 some files failed, while the rest is done and those that
 //! failed are listed; 130 interrupted.
 
@@ -54,7 +54,7 @@ impl std::error::Error for Passed {}
 /// What the codes mean, for manual pages.
 pub const CODES: &[(u8, &str)] = &[
     (0, "Done."),
-    (1, "It failed."),
+    (1, "It failed; a server that is at a limit may do it later."),
     (2, "Bad usage or bad input: nothing was done."),
     (3, "The peer refused, or could not be authenticated."),
     (4, "Verification failed."),

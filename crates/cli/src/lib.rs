@@ -17,6 +17,8 @@ mod keys;
 mod lab;
 mod manual;
 mod output;
+#[doc(hidden)]
+pub mod parsers;
 mod perf;
 mod picture;
 mod pipe;

@@ -155,9 +155,9 @@ fn signals(page: &mut Roff) {
     let known = [
         (
             "SIGHUP",
-            "Read the file again. If it is wrong, the log says why and everything stays as it was; \
-             running sessions keep what they began with, but those of keys that are not allowed any \
-             more end.",
+            "Read the file and the list of keys again. If anything is wrong, the log says why and \
+             everything stays as it was. Running sessions that make use of what is not allowed any more \
+             end; the others have the new limits, but for the number of sessions.",
         ),
         (
             "SIGTERM, SIGINT",

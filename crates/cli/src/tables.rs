@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use farhaul_base::names::suggestion;
@@ -12,6 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::exit::Usage;
+use crate::keys::strict::open_at_once;
 
 /// No file that people write is longer, bytes.
 const LONGEST_FILE: u64 = 1 << 20;
@@ -19,21 +21,35 @@ const LONGEST_FILE: u64 = 1 << 20;
 /// The text of the file at `path`; none if there is no such file.
 ///
 /// # Errors
-/// It cannot be read, is longer than 1 MiB, or is no UTF-8.
+/// It cannot be read, is longer than 1 MiB, or is no UTF-8; or it is a pipe, at which this might wait.
 pub fn read(path: &Path) -> Result<Option<String>, Usage> {
     let unreadable = |error: io::Error| Usage(format!("cannot read {}: {error}", path.display()));
-    let file = match File::open(path) {
+    let file = match open_at_once(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
+    let kind = file.metadata().map_err(unreadable)?.file_type();
+    // Somebody who wants no settings may name /dev/null.
+    if !kind.is_file() && !kind.is_char_device() {
+        return Err(Usage(format!("cannot read {}: it is no regular file", path.display())));
+    }
+    text(path, file).map(Some)
+}
+
+/// The text of `file`, which is at `path`.
+///
+/// # Errors
+/// It cannot be read, is longer than 1 MiB, or is no UTF-8.
+pub fn text(path: &Path, file: File) -> Result<String, Usage> {
     let mut bytes = Vec::new();
-    file.take(LONGEST_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let read = file.take(LONGEST_FILE + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Usage(format!("cannot read {}: {error}", path.display())))?;
     if bytes.len() as u64 > LONGEST_FILE {
         return Err(Usage(format!("{} is longer than 1 MiB: it is no such file", path.display())));
     }
     let text = String::from_utf8(bytes);
-    text.map(Some).map_err(|_| Usage(format!("{} is not a text in UTF-8", path.display())))
+    text.map_err(|_| Usage(format!("{} is not a text in UTF-8", path.display())))
 }
 
 /// The tables of `text`, which stands in the file at `path`.
@@ -278,7 +294,7 @@ mod tests {
         assert!(read(&path).is_err_and(|error| error.0.contains("UTF-8")));
         std::fs::write(&path, vec![b' '; (1 << 20) + 1]).expect("a file");
         assert!(read(&path).is_err_and(|error| error.0.contains("1 MiB")));
-        assert!(read(dir.path()).is_err_and(|error| error.0.contains("cannot read")));
+        assert!(read(dir.path()).is_err_and(|error| error.0.contains("no regular file")));
         std::fs::write(&path, "a = 1").expect("a file");
         assert_eq!(read(&path).expect("a text").as_deref(), Some("a = 1"));
     }

@@ -49,7 +49,7 @@ fn a_path_of_which_everything_is_known() {
     let _turn = common::turn();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("secret");
-    fs::write(&file, "0123456789abcdef0123456789abcdef\n").expect("a file");
+    write_secret(&file, "0123456789abcdef0123456789abcdef\n");
     let file = file.to_str().expect("a name");
     let responder =
         Process::farhaul(&["doctor", "--respond", "127.0.0.1:0", "--secret-file", file]);
@@ -83,12 +83,18 @@ fn a_path_of_which_everything_is_known() {
     assert!(ended.errors.iter().any(|line| line.contains("questions were answered")), "{ended:#?}");
 }
 
+/// For its owner alone.
+fn write_secret(file: &std::path::Path, text: &str) {
+    fs::write(file, text).expect("a file");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("a mode");
+}
+
 #[test]
 fn whoever_has_another_secret_gets_no_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str, text: &str| {
         let file = folder.path().join(name);
-        fs::write(&file, text).expect("a file");
+        write_secret(&file, text);
         file.to_str().expect("a name").to_owned()
     };
     let (ours, theirs) = (file("a", "0123456789abcdef"), file("b", "fedcba9876543210"));
@@ -96,25 +102,36 @@ fn whoever_has_another_secret_gets_no_answer() {
         Process::farhaul(&["doctor", "--respond", "127.0.0.1:0", "--secret-file", &ours]);
     let at = responder.listening_at().to_string();
     let args = ["doctor", "--path", &at, "--secret-file", &theirs, "--no-disk"];
-    let ended = Process::farhaul(&args).finish_well();
+    let ended = Process::farhaul(&args).finish();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
     let all = ended.lines.join("\n");
-    assert!(all.contains("no answer came") && all.contains("--transport tcp"), "{all}");
+    assert!(all.contains("no answer came") && all.contains("doctor --respond"), "{all}");
+    // Nothing is promised of a path that nobody has seen.
+    assert!(all.contains("Whether TCP passes was not tried"), "{all}");
+    assert!(!all.contains("--transport tcp") && !all.contains("net.ipv4.tcp"), "{all}");
+    let last = ended.errors.last().expect("a line");
+    assert!(last.contains(&format!("nothing has answered at {at}")), "{last}");
 }
 
 #[test]
 fn bad_usage_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let short = folder.path().join("short");
-    fs::write(&short, "guess me").expect("a file");
+    write_secret(&short, "guess me");
     let short = short.to_str().expect("a name");
-    let cases: [(&[&str], i32, &str); 6] = [
+    let open = folder.path().join("open");
+    write_secret(&open, "0123456789abcdef");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).expect("a mode");
+    let open = open.to_str().expect("a name");
+    let cases: [(&[&str], i32, &str); 7] = [
         (&["--path", "127.0.0.1:9"], 2, "--secret-file"),
         (&["--path", "127.0.0.1:9", "--secret-file", short], 2, "16 or more"),
         (
             &["--path", "127.0.0.1:9", "--secret-file", "/no/such/file"],
-            1,
-            "cannot read /no/such/file",
+            2,
+            "there is no file /no/such/file",
         ),
+        (&["--path", "127.0.0.1:9", "--secret-file", open], 2, "chmod 600 "),
         (&["--path", "nowhere", "--secret-file", short], 2, "16 or more"),
         (&["--", "-oProxyCommand=x"], 2, "is no host"),
         (&["host", "--respond", "127.0.0.1:0"], 2, "cannot be used with"),

@@ -116,3 +116,24 @@ fn without_a_home_a_file_must_be_named() {
     let key = home.run_with(&["key", "new", "--into", file], &nowhere).well();
     assert_eq!(home.run_with(&["key", "show", "--identity", file], &nowhere).well(), key);
 }
+
+/// Whoever opens a pipe waits for somebody who writes.
+#[test]
+fn nothing_waits_at_a_pipe() {
+    let home = Home::new();
+    home.run(&["key", "new"]).well();
+    let pipe = home.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let pipe = pipe.to_str().expect("a text");
+    for args in [
+        &["key", "show", "--identity", pipe][..],
+        &["key", "list", "--from", pipe],
+        &["serve", "--check", "--config", pipe],
+    ] {
+        let told = home.run(args).refused(2);
+        assert!(told.contains("is no regular file"), "{told}");
+    }
+    let told = home.run_with(&["config", "show"], &[("FARHAUL_CONFIG", pipe)]).refused(2);
+    assert!(told.contains("is no regular file"), "{told}");
+}

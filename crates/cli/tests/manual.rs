@@ -34,6 +34,14 @@ fn pages_are_written_and_mandoc_has_nothing_against_them() {
 }
 
 #[test]
+fn the_synopsis_says_what_options_take() {
+    let page = Home::new().run(&["man", "serve"]).well();
+    let (_, synopsis) = page.split_once(".SH SYNOPSIS\n").expect("a synopsis");
+    let line = synopsis.lines().next().expect("a line").replace('\\', "");
+    assert!(line.contains("--config <FILE>") && !line.contains("<fB"), "{line}");
+}
+
+#[test]
 fn a_page_that_is_not_there_is_told() {
     let home = Home::new();
     let told = home.run(&["man", "key", "nwe"]).refused(2);

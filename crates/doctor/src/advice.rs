@@ -26,7 +26,7 @@ const WORTH_IT: f64 = 1.05;
 pub struct Diagnosis {
     /// Bits per second that a transfer of large files should reach; `None`: no stage is known.
     pub expected: Option<f64>,
-    /// What limits it, in a sentence; empty: unknown.
+    /// What limits it, or that no path is known, in a sentence; empty: unknown.
     pub bottleneck: String,
     /// All stages of which a rate is known, the slowest first.
     pub stages: Vec<Stage>,
@@ -78,8 +78,13 @@ pub fn advise(
     let mut situation = Situation::new(local.clone(), peer.cloned(), path.cloned());
     let mut stages = stages(&situation);
     stages.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    let before = expected(&stages);
-    let bottleneck = stages.first().map(|stage| stage.sentence()).unwrap_or_default();
+    let (before, bottleneck) = match situation.no_answer() {
+        true => (None, "Nothing has answered, so that nothing is known of the path".to_owned()),
+        false => {
+            let slowest = stages.first().map(|stage| stage.sentence());
+            (expected(&stages), slowest.unwrap_or_default())
+        }
+    };
     let mut left = rules::all(&situation);
     let mut advice = Vec::new();
     while !left.is_empty() {

@@ -157,7 +157,7 @@ fn show_path(path: &PathReport, out: &mut dyn Write) -> io::Result<()> {
     let reach = match path.reach {
         Reach::Both => "passes both ways",
         Reach::ForwardOnly => "reaches the peer, but nothing comes back",
-        Reach::NoAnswer => "no answer came",
+        Reach::NoAnswer => "no answer came: nothing is known of the path",
         Reach::Nothing => "nothing reaches the peer",
     };
     line("UDP", reach.to_owned())?;

@@ -13,13 +13,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use farhaul::{Endpoint, Listener, Options};
-use farhaul_secure::Role;
+use farhaul_secure::{PublicKey, Role};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::link::Link;
 use crate::lock;
-use crate::secured::{Terms, secure};
+use crate::secured::{LinkError, Terms, secure};
 use crate::wire::Raw;
 
 /// How long a newcomer may take to show who it is.
@@ -87,6 +87,7 @@ struct Shared {
     closed: AtomicBool,
     newcomers: Mutex<Newcomers>,
     deliver: Box<dyn Fn(Link) + Send + Sync>,
+    stranger: Box<dyn Fn(PublicKey, Option<SocketAddr>) + Send + Sync>,
 }
 
 /// Those that have not shown yet who they are, the oldest first.
@@ -107,6 +108,20 @@ impl Listening {
         config: &ListenConfig,
         deliver: impl Fn(Link) + Send + Sync + 'static,
     ) -> io::Result<Listening> {
+        Self::bind_telling(config, deliver, |_, _| {})
+    }
+
+    /// The same; `stranger` is told the key of each newcomer that is not trusted, and where it is. That
+    /// it holds that key it has not shown.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Listening::bind`].
+    pub fn bind_telling(
+        config: &ListenConfig,
+        deliver: impl Fn(Link) + Send + Sync + 'static,
+        stranger: impl Fn(PublicKey, Option<SocketAddr>) + Send + Sync + 'static,
+    ) -> io::Result<Listening> {
         let (udp, tcp) = bind_some_port(config)?;
         let shared = Arc::new(Shared {
             terms: config.terms.clone(),
@@ -115,6 +130,7 @@ impl Listening {
             closed: AtomicBool::new(false),
             newcomers: Mutex::default(),
             deliver: Box::new(deliver),
+            stranger: Box::new(stranger),
         });
         let mut listening = Listening {
             shared,
@@ -289,10 +305,13 @@ fn greet(raw: Raw, shared: &Arc<Shared>) {
         let shared = of_thread;
         let deadline = Instant::now() + HANDSHAKE_TIME;
         let yields = shared.plain_if_asked.load(Ordering::Relaxed);
+        let peer = raw.peer();
         let secured = secure(raw, Role::Server, &shared.terms, yields, deadline);
         let in_time = shared.forget(number);
-        if let (Ok(link), true) = (secured, in_time) {
-            (shared.deliver)(link);
+        match secured {
+            Ok(link) if in_time => (shared.deliver)(link),
+            Err(LinkError::Stranger(key)) => (shared.stranger)(key, peer),
+            _ => {}
         }
     });
     if spawned.is_err() {

@@ -5,30 +5,33 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use farhaul_mover::Cancel;
 use farhaul_mover::frame::AbortReason;
 use farhaul_mover::location::address;
 use farhaul_mover::transfer::link::{Link, Opened};
 use farhaul_mover::transfer::session::{Dial, Links, Way, open};
+use farhaul_mover::transfer::{Event, Observer, Outcome, TransferError};
+use farhaul_mover::{Cancel, printable_path};
 use farhaul_remote::{
     Context, DialConfig, DialError, DialFailure, Dialer, LinkError, Terms as LinkTerms, resolve,
 };
 use farhaul_secure::{Identity, PublicKey, Trust};
 
 use super::cancel_on_interrupt;
-use super::job::{Job, ServedOrder};
+use super::job::{Job, OnExisting, ServedOrder};
 use super::links::{DIAL_TIME, Dialing, adapt};
 use super::plan::{Export, Plan, bound};
+use super::report::Summary;
 use super::show::{Show, progress_line};
 use super::side::{self, Finished, Surroundings, Wish};
 use super::with::say_way;
+use crate::config::Origin;
 use crate::exit::{Failed, INTERRUPTED, Usage};
 use crate::keys::identity;
 use crate::keys::known_servers::{self, Consent, Expected};
@@ -36,6 +39,10 @@ use crate::{interrupt, places};
 
 /// How long a server may take to answer: it looks for the sources, and whether an earlier copy goes on.
 const ANSWER: Duration = Duration::from_secs(60);
+/// How often a server that has begun anew is asked for the rest of a copy.
+const MOST_TIMES: u32 = 16;
+/// What [`LinkError::Stranger`] says first.
+const STRANGER: &str = "somebody else answers there";
 
 /// Whom servers are taken for, and for whom they take the user.
 #[derive(Args, Debug)]
@@ -78,24 +85,132 @@ pub fn run(
     let order = ServedOrder { export: export.name.clone(), job: theirs, terms: plan.terms.clone() };
     let order = serde_json::to_vec(&order)?;
     let cancel = Cancel::default();
-    let stop = Arc::new(AtomicBool::new(false));
-    let _registered = cancel_on_interrupt(&cancel, Some(&stop));
-    let name = address(&export.host, export.port);
-    let dialer = meet(plan, export, &name, args, &stop)?;
+    let server = {
+        let stop = Arc::new(AtomicBool::new(false));
+        let _registered = cancel_on_interrupt(&cancel, Some(&stop));
+        meet(plan, export, args, &stop)?
+    };
     plan.warn(show);
+    if !sending && plan.settings.cc.origin != Origin::Default {
+        show.note("--cc is for what this side sends: the server sends by its own law");
+    }
+    let left =
+        Left { wanted: sending && plan.sink.existing != OnExisting::Keep, ..Left::default() };
+    // What was read from a pipe is gone, and so is what was written to one.
+    let once = plan.source.stream || plan.sink.stream;
+    for time in 0..MOST_TIMES {
+        let observe = |event: Event<'_>| {
+            // Later, what was left alone may be what was stored before.
+            if time == 0 {
+                left.see(&event, show);
+            }
+            show.event(&event);
+        };
+        let mut finished = session(plan, &server, &ours, &order, &cancel, (show, &observe))?;
+        let forgotten = matches!(&finished.result, Err(TransferError::Unreachable(error))
+            if error.kind() == io::ErrorKind::NotFound);
+        if !forgotten || once || cancel.is_cancelled() {
+            left.add_to(&mut finished.summary);
+            return Ok(finished);
+        }
+        show.note(&format!(
+            "{} has begun anew and knows nothing of this copy: asking for the rest of it",
+            server.name
+        ));
+    }
+    let message = format!("{} forgets this copy again and again", server.name);
+    Err(Failed { code: 1, message }.into())
+}
+
+/// Files that the server has left alone though they were to be stored: some exports only take new ones.
+#[derive(Default)]
+struct Left {
+    /// It was asked to replace files.
+    wanted: bool,
+    count: AtomicU64,
+    first: Mutex<Vec<String>>,
+}
+
+/// So many of them are listed.
+const MOST_LISTED: usize = 100;
+
+impl Left {
+    fn see(&self, event: &Event<'_>, show: &Show) {
+        let Event::File { path, outcome: Outcome::Kept, .. } = event else { return };
+        if !self.wanted {
+            return;
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let path = printable_path(path);
+        let text = format!(
+            "{path}: not stored: there is something of that name, and this export only takes what is new"
+        );
+        show.note(&text);
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.len() < MOST_LISTED {
+            first.push(text);
+        }
+    }
+
+    /// They count as what could not be copied.
+    fn add_to(&self, summary: &mut Summary) {
+        let count = self.count.load(Ordering::Relaxed);
+        summary.failed += count;
+        summary.same_files = summary.same_files.saturating_sub(count);
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MOST_LISTED.saturating_sub(summary.failures.len());
+        summary.failures.extend(first.drain(..).take(room));
+    }
+}
+
+/// A server that is to be dialed.
+struct Server {
+    /// As users write it.
+    name: String,
+    dialer: DialConfig,
+    /// Where it is known, and with which key; none if the key was named.
+    known: Option<(PathBuf, usize, PublicKey)>,
+}
+
+impl Server {
+    /// Why there is no connection, with what can be done about it and the exit code.
+    fn not_reached(&self, error: &DialError) -> anyhow::Error {
+        let Server { name, dialer, known } = self;
+        let mut failed = not_reached(error, name, &dialer.terms.identity);
+        let stranger = error.reasons.iter().any(|(_, reason)| reason.starts_with(STRANGER));
+        if let (true, Some((path, line, key))) = (stranger, known) {
+            failed.message += &format!("; {}", known_servers::remedy(path, *line, name, *key));
+        }
+        failed.into()
+    }
+}
+
+/// Has the server begin its part, and does this one.
+fn session(
+    plan: &Plan,
+    server: &Server,
+    ours: &Job,
+    order: &[u8],
+    cancel: &Cancel,
+    (show, observe): (&Show, Observer<'_>),
+) -> Result<Finished> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let _registered = cancel_on_interrupt(cancel, Some(&stop));
+    let dialer = Dialer::new(server.dialer.clone());
     let window = plan.terms.most_window();
-    let (first, session) = ask(&dialer, order, &name, &stop, window)?;
+    let (first, session) = ask(&dialer, order.to_vec(), server, &stop, window)?;
     let dialing = Dialing::new(dialer, stop, window);
     let dialing = Granted { first: Mutex::new(Some(first)), dialing };
     let mut path = None;
+    let cancel = cancel.clone();
     Ok(side::run(
-        &ours,
+        ours,
         &plan.terms,
         Links::Dial(&dialing),
         Surroundings {
             session,
             cancel,
-            observe: &|event| show.event(&event),
+            observe,
             show: &mut |going| {
                 if going.path != path {
                     say_way(plan, show, path.as_deref(), going);
@@ -110,13 +225,9 @@ pub fn run(
 }
 
 /// Finds out who the server is, and what is needed to connect to it and nobody else.
-fn meet(
-    plan: &Plan,
-    export: &Export,
-    name: &str,
-    args: &ServerArgs,
-    stop: &AtomicBool,
-) -> Result<Dialer> {
+fn meet(plan: &Plan, export: &Export, args: &ServerArgs, stop: &AtomicBool) -> Result<Server> {
+    let name = address(&export.host, export.port);
+    let name = name.as_str();
     let places = places::Surroundings::of_process();
     let identity = match &args.identity {
         Some(path) => identity::load(path)?,
@@ -135,7 +246,7 @@ fn meet(
     };
     let candidates =
         resolve(&export.host, export.port).map_err(|error| not_reached(&error, name, &identity))?;
-    let dialer = |trust: Trust| -> Result<Dialer> {
+    let dialer = |trust: Trust| -> Result<DialConfig> {
         let terms = LinkTerms {
             identity: Arc::clone(&identity),
             trust,
@@ -146,12 +257,12 @@ fn meet(
         config.transport = plan.transport();
         config.bind = bound(&plan.settings.bind.value)?;
         config.options = plan.terms.transport().map_err(Usage)?;
-        Ok(Dialer::new(config))
+        Ok(config)
     };
-    let key = match (expected, &known) {
-        (Expected::Only(key), _) => key,
+    let key = match (&expected, &known) {
+        (Expected::Only(key) | Expected::Known(key, _), _) => *key,
         (Expected::Unknown, Some(file)) => {
-            let stranger = dialer(Trust::Known(Arc::new(|_| true)))?;
+            let stranger = Dialer::new(dialer(Trust::Known(Arc::new(|_| true)))?);
             let link = stranger.dial(DIAL_TIME, stop);
             let link = link.map_err(|error| not_reached(&error, name, &identity))?;
             let key = link.handle().peer_key().context("a server has a key")?;
@@ -164,7 +275,11 @@ fn meet(
             return Err(Usage("there is no place to look for the server's key".into()).into());
         }
     };
-    dialer(Trust::Only(key))
+    let known = match (expected, known) {
+        (Expected::Known(key, line), Some(file)) => Some((file, line, key)),
+        _ => None,
+    };
+    Ok(Server { name: name.to_owned(), dialer: dialer(Trust::Only(key))?, known })
 }
 
 /// Takes a server that is met for the first time, if the user says so.
@@ -195,12 +310,12 @@ fn yes(question: &str) -> bool {
 fn ask(
     dialer: &Dialer,
     order: Vec<u8>,
-    name: &str,
+    server: &Server,
     stop: &AtomicBool,
     window: u32,
 ) -> Result<(Link, [u8; 16])> {
-    let identity = &dialer.config().terms.identity;
-    let link = dialer.dial(DIAL_TIME, stop).map_err(|error| not_reached(&error, name, identity))?;
+    let name = &server.name;
+    let link = dialer.dial(DIAL_TIME, stop).map_err(|error| server.not_reached(&error))?;
     let handle = link.handle();
     let mut link = adapt(link, window);
     // A server that says nothing is not waited for for ever.
@@ -233,7 +348,7 @@ fn ask(
 }
 
 /// Why there is no connection, with what can be done about it and the exit code.
-fn not_reached(error: &DialError, name: &str, identity: &Identity) -> anyhow::Error {
+fn not_reached(error: &DialError, name: &str, identity: &Identity) -> Failed {
     let code = match error.failure {
         DialFailure::NotAuthenticated | DialFailure::Plain => 3,
         DialFailure::Interrupted => INTERRUPTED,
@@ -245,7 +360,7 @@ fn not_reached(error: &DialError, name: &str, identity: &Identity) -> anyhow::Er
         let key = identity.public_key();
         message += &format!("; there it is allowed with: farhaul key allow {key} --name NAME");
     }
-    Failed { code, message }.into()
+    Failed { code, message }
 }
 
 /// Connections of a copy that was granted, of which one is there already.

@@ -102,7 +102,11 @@ pub fn revoke(path: &Path, whose: &str) -> Result<Allowed> {
     })
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<Allowed>, Usage> {
+/// The keys in `text`, which stands in the file at `path`.
+///
+/// # Errors
+/// What is wrong in which lines.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<Allowed>, Usage> {
     let (mut known, mut wrong) = (Vec::<Allowed>::new(), Vec::new());
     for (index, line) in text.lines().enumerate() {
         let content = line.split_once('#').map_or(line, |(content, _)| content).trim();

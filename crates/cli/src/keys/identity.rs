@@ -1,8 +1,6 @@
 //! The user's own key in its file: PKCS #8 as PEM, for the user alone.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -11,6 +9,7 @@ use pem_rfc7468::LineEnding;
 use zeroize::Zeroizing;
 
 use super::store;
+use super::strict::{self, Guard};
 use crate::exit::Usage;
 
 /// Its name among farhaul's files of a user.
@@ -23,29 +22,13 @@ const LONGEST: u64 = 4096;
 /// The key in the file at `path`.
 ///
 /// # Errors
-/// There is no such file, others may read it, or it holds no key: what to do about it.
+/// There is no such file, it is open to others, or it holds no key: what to do about it.
 pub fn load(path: &Path) -> Result<Identity, Usage> {
     let shown = path.display();
-    let mut file = File::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            Usage(format!("there is no identity in {shown}; make one with: farhaul key new"))
-        }
-        _ => Usage(format!("cannot read {shown}: {error}")),
+    let mut file = strict::open(path, Guard::Secret)?.ok_or_else(|| {
+        Usage(format!("there is no identity in {shown}; make one with: farhaul key new"))
     })?;
     let unreadable = |error: io::Error| Usage(format!("cannot read {shown}: {error}"));
-    // Of the file that is open: another may have taken its name meanwhile.
-    let known = file.metadata().map_err(unreadable)?;
-    if !known.is_file() {
-        return Err(Usage(format!("{shown} is no file, so it holds no identity")));
-    }
-    if known.mode() & 0o077 != 0 {
-        return Err(Usage(format!(
-            "{shown} is open to others (mode {:04o}), but an identity is secret; \
-             run: chmod 600 {}",
-            known.mode() & 0o7777,
-            store::quoted(&shown.to_string())
-        )));
-    }
     // Room for all of it at once: what grows leaves copies behind.
     let mut pem = Zeroizing::new(Vec::with_capacity(LONGEST as usize + 1));
     file.by_ref().take(LONGEST + 1).read_to_end(&mut pem).map_err(unreadable)?;
@@ -88,7 +71,7 @@ pub fn create(path: &Path, force: bool) -> anyhow::Result<Identity> {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
 

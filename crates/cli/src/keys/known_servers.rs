@@ -17,8 +17,10 @@ pub const FILE: &str = "known_servers";
 /// What is known of a server before it is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// It must have this key.
+    /// It must have this key: it was named.
     Only(PublicKey),
+    /// It must have this key: it is known with it, from this line of the file.
+    Known(PublicKey, usize),
     /// It is not known: whoever answers is to be asked about ([`admit`]).
     Unknown,
 }
@@ -46,7 +48,7 @@ pub fn expected(path: &Path, address: &str, pinned: Option<PublicKey>) -> Result
             Err(changed(path, found, pinned).into())
         }
         (Some(key), _) => Ok(Expected::Only(key)),
-        (None, Some(found)) => Ok(Expected::Only(found.key)),
+        (None, Some(found)) => Ok(Expected::Known(found.key, found.line)),
         (None, None) => Ok(Expected::Unknown),
     }
 }
@@ -107,7 +109,8 @@ pub fn forget(path: &Path, address: &str) -> Result<bool> {
     })
 }
 
-struct Server {
+/// A server that is known.
+pub(crate) struct Server {
     address: String,
     key: PublicKey,
     /// Counted from 1.
@@ -116,12 +119,18 @@ struct Server {
 
 fn changed(path: &Path, known: &Server, key: PublicKey) -> Failed {
     let Server { address, key: old, line } = known;
-    let path = path.display();
-    let message = format!(
-        "the server {address} has the key {key}, but was known with {old} ({path}:{line}): \
-         it may be another that pretends. If it has a new key, run: farhaul key forget {address}"
-    );
+    let remedy = remedy(path, *line, address, *old);
+    let message = format!("the server {address} has the key {key}, but {remedy}");
     Failed { code: 3, message }
+}
+
+/// What to say of a server that answers with another key than the one it is known with.
+pub fn remedy(path: &Path, line: usize, address: &str, known: PublicKey) -> String {
+    format!(
+        "it is known with {known} ({}:{line}): it may be another that pretends. If it has a new key, \
+         run: farhaul key forget {address}",
+        path.display()
+    )
 }
 
 /// Names of hosts are the same in capitals.
@@ -129,7 +138,11 @@ fn normal(address: &str) -> String {
     address.trim().to_lowercase()
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<Server>, Usage> {
+/// The servers in `text`, which stands in the file at `path`.
+///
+/// # Errors
+/// What is wrong in which lines.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<Server>, Usage> {
     let (mut known, mut wrong) = (Vec::<Server>::new(), Vec::new());
     for (index, line) in text.lines().enumerate() {
         let content = line.split_once('#').map_or(line, |(content, _)| content).trim();
@@ -192,7 +205,7 @@ mod tests {
         assert!(asked.len() == 1 && asked[0].contains(&a.to_string()), "{asked:?}");
         assert!(!path.exists(), "who is refused is not written down");
         admit(&path, "H:1", a, Consent::Ask(&mut |_| true)).expect("yes");
-        assert_eq!(expected(&path, "h:1", None).expect("a file"), Expected::Only(a));
+        assert_eq!(expected(&path, "h:1", None).expect("a file"), Expected::Known(a, 1));
         assert_eq!(expected(&path, "h:2", None).expect("a file"), Expected::Unknown);
         // Whoever is known is not asked about.
         let mut never = |_: &str| -> bool { panic!("it is known") };

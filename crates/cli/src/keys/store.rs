@@ -2,34 +2,30 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::strict::{self, Guard, directory_of};
 use crate::exit::Usage;
 use crate::tables;
-
-/// Who else may write to a file could let anybody in.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// The text of the file at `path`; empty if there is none.
 ///
 /// # Errors
-/// It cannot be read, is no text, or others may write to it.
+/// As of [`read_if_there`].
 pub fn read(path: &Path) -> Result<String, Usage> {
-    let Some(text) = tables::read(path)? else { return Ok(String::new()) };
-    let mode = fs::metadata(path).map_or(0, |known| known.mode());
-    if mode & WRITABLE_BY_OTHERS != 0 && path.is_file() {
-        let path = path.display();
-        return Err(Usage(format!(
-            "{path} can be written by others (mode {:04o}), who could put keys in; \
-             check it, then run: chmod go-w {}",
-            mode & 0o7777,
-            quoted(&path.to_string())
-        )));
-    }
-    Ok(text)
+    read_if_there(path).map(Option::unwrap_or_default)
+}
+
+/// The text of the file at `path`; none if there is none.
+///
+/// # Errors
+/// It cannot be read, is no text, or others may write to it.
+pub fn read_if_there(path: &Path) -> Result<Option<String>, Usage> {
+    let file = strict::open(path, Guard::Written)?;
+    file.map(|file| tables::text(path, file)).transpose()
 }
 
 /// Replaces the text of the file at `path` by what `change` makes of it; `None` leaves it.
@@ -82,11 +78,6 @@ fn make(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-fn directory_of(path: &Path) -> PathBuf {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new(".")).to_owned()
-}
-
 /// `text` as a shell takes it for one word.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
@@ -98,6 +89,7 @@ pub fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
     use std::thread;
 
     use super::*;
@@ -129,16 +121,6 @@ mod tests {
         assert!(failed.is_err());
         update(&path, |_| Ok((None, ()))).expect("nothing to write");
         assert_eq!(read(&path).expect("a text"), "a\n");
-    }
-
-    #[test]
-    fn files_that_others_may_write_are_refused() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("a list");
-        fs::write(&path, "").expect("a file");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).expect("a mode");
-        let told = read(&path).expect_err("others may write").0;
-        assert!(told.contains("mode 0664") && told.ends_with("a list'"), "{told}");
     }
 
     #[test]

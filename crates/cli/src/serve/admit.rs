@@ -20,6 +20,8 @@ pub struct Granted {
     pub export: String,
     /// Its directory.
     pub root: PathBuf,
+    /// What has to stay allowed for it to go on.
+    pub basis: Basis,
     /// What to do there.
     pub job: Job,
     /// How.
@@ -43,9 +45,9 @@ impl Refusal {
         Refusal { reason: AbortReason::Refused, why: why.into(), limit: None }
     }
 
-    /// It is not allowed now.
+    /// It is allowed, and not now: to the client it has failed, for the same may be done later.
     pub fn limit(label: &'static str, why: impl Into<String>) -> Self {
-        Refusal { limit: Some(label), ..Refusal::new(why) }
+        Refusal { limit: Some(label), ..Refusal::failed(why) }
     }
 
     /// It is allowed and cannot be done.
@@ -54,20 +56,99 @@ impl Refusal {
     }
 }
 
-impl From<&TransferError> for Refusal {
-    fn from(error: &TransferError) -> Self {
+impl Refusal {
+    /// What has kept a session in the export with this directory from its beginning.
+    pub fn of(error: &TransferError, root: &Path) -> Self {
+        let why = without_places(&error.to_string(), root);
         match error.exit_code() {
-            3 => Refusal::new(error.to_string()),
-            _ => Refusal::failed(error.to_string()),
+            3 => Refusal::new(why),
+            _ => Refusal::failed(why),
         }
     }
 }
 
-/// What `client` gets of what it has asked for.
+/// Where processes find what they have open.
+const OPEN: &str = "/proc/self/fd/";
+
+/// `text` with paths from the export on: where that is in the server is not its clients' affair.
+fn without_places(text: &str, root: &Path) -> String {
+    let mut short = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(OPEN) {
+        short += &rest[..at];
+        rest = rest[at + OPEN.len()..].trim_start_matches(|c: char| c.is_ascii_digit());
+        rest = rest.strip_prefix('/').unwrap_or(rest);
+    }
+    short += rest;
+    let root = farhaul_mover::printable_path(root);
+    short.replace(&format!("{root}/"), "").replace(&root, "the export's directory")
+}
+
+/// What a session makes use of. When the configuration changes, it goes on only while all of that is
+/// allowed.
+#[derive(Clone, Debug)]
+pub struct Basis {
+    export: String,
+    root: PathBuf,
+    writes: bool,
+    /// What is there may be replaced or deleted.
+    changes: bool,
+    keep: Keep,
+    plain: bool,
+}
+
+impl Basis {
+    /// Whether `config` allows `client` all of it.
+    ///
+    /// # Errors
+    /// For the client's user: what it does not.
+    pub fn check(&self, config: &ServeConfig, client: &str) -> Result<(), String> {
+        let name = &self.export;
+        let Some(export) = config.export_for(client, name) else {
+            return Err(format!("the export '{name}' is not there for this client any more"));
+        };
+        let gone = |what: &str| Err(format!("{what} any more"));
+        if export.path != self.root {
+            return Err(format!("the export '{name}' has another directory now"));
+        }
+        let access = export.access;
+        if !self.writes && !access.reads() {
+            return gone(&format!("the export '{name}' is not for reading"));
+        }
+        if self.writes && (!access.writes() || (self.changes && !access.reads())) {
+            return gone(&format!("the export '{name}' may not be changed so"));
+        }
+        let Keep { owner, xattrs, set_id } = self.keep;
+        let kept = export.keep;
+        if (owner && !kept.owner) || (xattrs && !kept.xattrs) || (set_id && !kept.set_id) {
+            return gone(&format!("the export '{name}' does not keep what this copy keeps"));
+        }
+        if self.plain && !config.plain {
+            return gone("the server does without encryption for nobody");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Basis {
+    /// Of one that reads.
+    pub fn reads(export: &str, root: &str) -> Self {
+        let (export, root, keep) = (export.into(), root.into(), Keep::default());
+        Basis { export, root, writes: false, changes: false, keep, plain: false }
+    }
+}
+
+/// What `client` gets of what it has asked for over a connection that is `plain` or sealed.
 ///
 /// # Errors
 /// What is not allowed.
-pub fn admit(config: &ServeConfig, client: &str, order: &[u8]) -> Result<Granted, Refusal> {
+pub fn admit(
+    config: &ServeConfig,
+    client: &str,
+    plain: bool,
+    order: &[u8],
+) -> Result<Granted, Refusal> {
     let order: ServedOrder = serde_json::from_slice(order).map_err(|_| {
         Refusal::new(
             "an order that this server does not understand: the versions of \
@@ -90,7 +171,20 @@ pub fn admit(config: &ServeConfig, client: &str, order: &[u8]) -> Result<Granted
     }
     kept(&terms, export.keep)?;
     terms.outage_ms = terms.outage_ms.min(LONGEST_OUTAGE);
-    Ok(Granted { export: name, root: export.path.clone(), job, terms })
+    let (writes, changes, set_id) = match &job {
+        Job::Source(_) => (false, false, false),
+        Job::Sink(job) => (true, job.delete || job.existing != OnExisting::Keep, job.keep_set_id),
+    };
+    let (owner, xattrs) = (terms.preserve.owner, terms.preserve.xattrs);
+    let basis = Basis {
+        export: name.clone(),
+        root: export.path.clone(),
+        writes,
+        changes,
+        keep: Keep { owner, xattrs, set_id },
+        plain,
+    };
+    Ok(Granted { export: name, root: export.path.clone(), basis, job, terms })
 }
 
 fn source(job: &SourceJob) -> Result<(), Refusal> {
@@ -158,6 +252,7 @@ mod tests {
     use farhaul_secure::Identity;
     use serde_json::{Value, json};
 
+    use super::super::config::{Admitted, Export};
     use super::*;
     use crate::cp::job::Bytes;
 
@@ -208,7 +303,7 @@ mod tests {
     }
 
     fn ask(order: &Value) -> Result<Granted, Refusal> {
-        admit(&config(), "a", order.to_string().as_bytes())
+        admit(&config(), "a", false, order.to_string().as_bytes())
     }
 
     fn refused(order: &Value) -> String {
@@ -231,9 +326,9 @@ mod tests {
         assert_eq!(refused(&writes("out", "a")), "the export 'out' is for reading only");
         assert_eq!(refused(&reads("in", b"a")), "the export 'in' is not for reading");
         assert_eq!(refused(&reads("none", b"a")), "there is no export 'none' for this client");
-        let others = admit(&config(), "b", reads("out", b"a").to_string().as_bytes());
+        let others = admit(&config(), "b", false, reads("out", b"a").to_string().as_bytes());
         assert_eq!(others.expect_err("not its").why, "there is no export 'out' for this client");
-        assert!(admit(&config(), "a", b"{}").is_err());
+        assert!(admit(&config(), "a", false, b"{}").is_err());
     }
 
     #[test]
@@ -261,6 +356,61 @@ mod tests {
         ] {
             assert!(refused(&with(order(), place, value)).contains("only takes new files"));
         }
+    }
+
+    #[test]
+    fn clients_are_not_told_where_exports_are() {
+        let root = Path::new("/srv/in");
+        for (told, short) in [
+            ("\"/proc/self/fd/14/none\": No such file", "\"none\": No such file"),
+            ("/proc/self/fd/3 and /proc/self/fd/4/a/b", " and a/b"),
+            ("/srv/in/a: Permission denied", "a: Permission denied"),
+            ("/srv/in: Not a directory", "the export's directory: Not a directory"),
+            ("a/b: No such file", "a/b: No such file"),
+        ] {
+            assert_eq!(without_places(told, root), short);
+        }
+    }
+
+    #[test]
+    fn what_goes_on_must_stay_allowed() {
+        let all = with(writes("all", "a"), "/terms/preserve/owner", json!(true));
+        let basis = |order: &Value| ask(order).expect("it is allowed").basis;
+        let (writes, reads, leaves) =
+            (basis(&all), basis(&reads("out", b"a")), basis(&writes("in", "a")));
+        let config = config();
+        for basis in [&writes, &reads, &leaves] {
+            assert_eq!(basis.check(&config, "a"), Ok(()));
+        }
+        let changed = |change: &dyn Fn(&mut ServeConfig)| {
+            let mut config = config.clone();
+            change(&mut config);
+            config
+        };
+        fn export<'a>(config: &'a mut ServeConfig, name: &str) -> &'a mut Export {
+            config.exports.get_mut(name).expect("it is there")
+        }
+        let told = |basis: &Basis, change: &dyn Fn(&mut ServeConfig)| {
+            basis.check(&changed(change), "a").expect_err("it is not allowed any more")
+        };
+        assert!(told(&reads, &|c| drop(c.exports.remove("out"))).contains("is not there"));
+        let moved = told(&reads, &|c| export(c, "out").path = "/other".into());
+        assert_eq!(moved, "the export 'out' has another directory now");
+        let nobody = || Admitted::Named(vec!["b".into()]);
+        assert!(told(&reads, &|c| export(c, "out").clients = nobody()).contains("is not there"));
+        let told_access = |basis, name: &'static str, access| {
+            told(basis, &move |c: &mut ServeConfig| export(c, name).access = access)
+        };
+        assert!(told_access(&reads, "out", Access::Write).contains("not for reading"));
+        assert!(told_access(&writes, "all", Access::Read).contains("may not be changed"));
+        // Who replaces files may not where only new ones may be left.
+        assert!(told_access(&writes, "all", Access::Write).contains("may not be changed"));
+        assert!(told(&writes, &|c| export(c, "all").keep = Keep::default()).contains("keep"));
+        let more = changed(&|c| export(c, "in").access = Access::ReadWrite);
+        assert_eq!(leaves.check(&more, "a"), Ok(()));
+        let order = super::tests::reads("out", b"a").to_string();
+        let plain = admit(&config, "a", true, order.as_bytes()).expect("it is allowed").basis;
+        assert!(plain.check(&config, "a").is_err_and(|why| why.contains("encryption")));
     }
 
     #[test]

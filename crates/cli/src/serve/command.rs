@@ -36,6 +36,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Clients copy with farhaul cp and farhaul://HOST[:PORT]/EXPORT/PATH. SIGHUP reads the file again, SIGTERM
 /// ends the server once running copies are done or their time of grace is over.
 #[derive(Args, Debug)]
+#[command(override_usage = "farhaul serve [OPTIONS] --config <FILE>")]
 pub struct ServeArgs {
     /// What to serve to whom: a TOML file
     #[arg(long, value_name = "FILE")]
@@ -140,7 +141,12 @@ fn listen(
     config.plain_if_asked = Arc::clone(server.plain());
     config.options = Options::new().law(law);
     let server = Arc::clone(server);
-    Ok(Listening::bind(&config, move |link| server.newcomer(link))?)
+    let told = Arc::clone(&server);
+    Ok(Listening::bind_telling(
+        &config,
+        move |link| server.newcomer(link),
+        move |key, address| told.refused_key(key, address),
+    )?)
 }
 
 /// Until a signal ends it.

@@ -15,7 +15,7 @@ use super::Limits;
 use super::limits;
 use super::log::Format;
 use crate::exit::Usage;
-use crate::keys::allow_list;
+use crate::keys::{allow_list, store};
 use crate::tables::{self, Problems, Section};
 
 /// How long running sessions may go on when the server is stopped, if its file does not say.
@@ -134,9 +134,9 @@ impl ServeConfig {
     /// directories.
     ///
     /// # Errors
-    /// Everything that is wrong, with its line.
+    /// Others may write to one of these files; or everything that is wrong, with its line.
     pub fn load(path: &Path) -> Result<ServeConfig, Usage> {
-        let text = tables::read(path)?
+        let text = store::read_if_there(path)?
             .ok_or_else(|| Usage(format!("there is no file {}", path.display())))?;
         let config = Self::parse(path, &text, |list| {
             if !list.exists() {
@@ -195,6 +195,12 @@ impl ServeConfig {
         top.finish();
         problems.finish()?;
         Ok(config)
+    }
+
+    /// How many sessions at a time one client may have that has these limits: where they do not say, a
+    /// quarter of all, so that no client keeps the others out.
+    pub fn sessions_of(&self, limits: &Limits) -> u32 {
+        limits.connections.unwrap_or(self.max_sessions.div_ceil(4))
     }
 
     /// The client with `key`.
@@ -460,6 +466,9 @@ mod tests {
         assert_eq!(config.listen, ["[::]:7300".parse().expect("an address")]);
         assert_eq!((config.metrics, config.log, config.plain), (None, Format::Text, false));
         assert_eq!((config.max_sessions, config.grace), (64, GRACE));
+        assert_eq!(config.sessions_of(&Limits::default()), 16);
+        let limits = Limits { connections: Some(99), ..Limits::default() };
+        assert_eq!(config.sessions_of(&limits), 99);
         assert!(config.export_for("anybody", "data").is_some());
     }
 

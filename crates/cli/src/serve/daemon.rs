@@ -24,10 +24,10 @@ use super::config::{Live, ServeConfig};
 use super::families::{
     ACTIVE, FAILED_FILES, FILES, RECEIVED, REFUSED, RELOADS, SENT, SESSIONS, UNVERIFIED,
 };
-use super::log::{Field, Level, Log};
+use super::log::{Bound, Field, Level, Log};
 use super::meter::Meter;
 use super::metrics::Value;
-use super::sessions::{Id, Running, Sessions};
+use super::sessions::{Id, Patience, Running, Sessions};
 use super::status::Status;
 use crate::cp::job::Job;
 use crate::cp::links::adapt;
@@ -41,8 +41,12 @@ const MOST_GUESTS: usize = 256;
 const MOST_LINKS: usize = MAX_LANES as usize + 8;
 /// How long a client of a session that does the same may take to show that it is there.
 const PROBE: Duration = Duration::from_secs(3);
-/// How long a client's session that has just ended may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a client's sessions that are in the way of a new one may take.
+const PATIENCE: Patience =
+    Patience { end: Duration::from_secs(1), silence: Duration::from_secs(3), probe: PROBE };
+
+/// What clients hear whose key was taken out.
+const NOT_ALLOWED: &str = "this key is not allowed any more";
 
 /// A server.
 pub struct Server {
@@ -52,6 +56,8 @@ pub struct Server {
     accounts: Accounts,
     sessions: Sessions,
     guests: Mutex<Guests>,
+    /// How often refused connections are written down.
+    strangers: Bound,
     /// Whether clients that want data to travel unencrypted have their way.
     plain: Arc<AtomicBool>,
     stopping: AtomicBool,
@@ -84,6 +90,7 @@ impl Server {
             accounts: Accounts::default(),
             sessions: Sessions::default(),
             guests: Mutex::default(),
+            strangers: Bound::new(Instant::now()),
             plain,
             stopping: AtomicBool::new(false),
         })
@@ -119,14 +126,27 @@ impl Server {
 
     /// Whether the holder of `key` may come in.
     pub fn knows(&self, key: &PublicKey) -> bool {
-        let known = self.live.current().client_of(key).is_some();
-        if !known {
-            self.count(&REFUSED, &["key"]);
-            let text = key.to_string();
-            let fields = [("reason", Field::from("key")), ("key", text.as_str().into())];
+        self.live.current().client_of(key).is_some()
+    }
+
+    /// Somebody at `address` was not let in with this key.
+    pub fn refused_key(&self, key: PublicKey, address: Option<SocketAddr>) {
+        let (key, address) = (key.to_string(), address.map(shown).unwrap_or_default());
+        self.refused_connection("key", &[("address", address.as_str()), ("key", key.as_str())]);
+    }
+
+    /// Counts a connection that was refused, and writes it down unless there are too many.
+    fn refused_connection(&self, reason: &str, who: &[(&str, &str)]) {
+        self.count(&REFUSED, &[reason]);
+        if let Some(hidden) = self.strangers.ask(Instant::now()) {
+            let who = who.iter().map(|(name, value)| (*name, Field::from(*value)));
+            let mut fields = vec![("reason", Field::from(reason))];
+            fields.extend(who);
+            if hidden > 0 {
+                fields.push(("not-logged-before", hidden.into()));
+            }
             self.log.write(Level::Warning, "connection-refused", &fields);
         }
-        known
     }
 
     /// Takes a connection of somebody who may come in, on a thread of its own.
@@ -136,7 +156,7 @@ impl Server {
         let config = self.live.current();
         // It may have been revoked meanwhile.
         let Some((client, known)) = config.client_of(&key) else { return };
-        let caller = Caller {
+        let mut caller = Caller {
             key,
             client: client.to_owned(),
             limits: known.limits,
@@ -154,7 +174,7 @@ impl Server {
                 Ok(First::Join(join)) if in_time => return self.join(&caller, &join, link),
                 Ok(First::Open(open)) if in_time && may_open => {
                     may_open = false;
-                    let opened = match self.open(&caller, &config, &open.order) {
+                    let opened = match self.open(&mut caller, &open.order) {
                         Ok(session) => Opened::Yes { session },
                         Err(refusal) => self.refused(&caller, refusal),
                     };
@@ -169,16 +189,8 @@ impl Server {
                     let gone = matches!(&first, Err(error) if is_gone(error)) && in_time;
                     if !gone {
                         let reason = if in_time { "protocol" } else { "timeout" };
-                        self.count(&REFUSED, &[reason]);
-                        self.log.write(
-                            Level::Warning,
-                            "connection-refused",
-                            &[
-                                ("reason", reason.into()),
-                                ("client", caller.client.as_str().into()),
-                                ("address", caller.address.as_str().into()),
-                            ],
-                        );
+                        let who = [("client", &*caller.client), ("address", &*caller.address)];
+                        self.refused_connection(reason, &who);
                     }
                     return;
                 }
@@ -208,6 +220,10 @@ impl Server {
 
     /// Ends connections that say nothing. To be called some times a second.
     pub fn tick(&self) {
+        if let Some(hidden) = self.strangers.rest(Instant::now()) {
+            let fields = [("not-logged-before", Field::from(hidden))];
+            self.log.write(Level::Warning, "connections-refused", &fields);
+        }
         let mut guests = self.guests();
         while guests.all.front().is_some_and(|(_, since, _)| since.elapsed() > FIRST_WORD) {
             if let Some((.., handle)) = guests.all.pop_front() {
@@ -243,16 +259,16 @@ impl Server {
     }
 
     /// Begins what a client asks for.
-    fn open(
-        self: &Arc<Self>,
-        caller: &Caller,
-        config: &ServeConfig,
-        order: &[u8],
-    ) -> Result<Id, Refusal> {
+    fn open(self: &Arc<Self>, caller: &mut Caller, order: &[u8]) -> Result<Id, Refusal> {
+        // It may have changed since the client has connected.
+        let config = self.live.current();
+        let not_known = || Refusal::new(NOT_ALLOWED);
+        let (client, known) = config.client_of(&caller.key).ok_or_else(not_known)?;
+        (caller.client, caller.limits) = (client.to_owned(), known.limits);
         if self.stopping.load(Ordering::Relaxed) {
             return Err(Refusal::failed("the server is being stopped; try again later"));
         }
-        let granted = admit(config, &caller.client, order)?;
+        let granted = admit(&config, &caller.client, caller.plain, order)?;
         let account = self.accounts.of(caller.key);
         let meter = Meter::new(account, caller.limits);
         meter.check().map_err(|used| Refusal::limit("limit", used.to_string()))?;
@@ -262,9 +278,12 @@ impl Server {
         let id = farhaul_remote::bootstrap::fresh_session();
         let id = id.map_err(|error| Refusal::failed(error.to_string()))?.0;
         let (give, links) = channel();
-        let running = Arc::new(Running::new(caller.key, what, give, meter));
-        let of_client = caller.limits.connections;
+        let basis = granted.basis.clone();
+        let running = Arc::new(Running::new(caller.key, what, basis, give, meter));
+        let of_client = config.sessions_of(&caller.limits);
         self.sessions.add(id, Arc::clone(&running), of_client, config.max_sessions, PATIENCE)?;
+        // Whoever reads the configuration again meanwhile finds the session, or is found out here.
+        review(&self.live.current(), &running);
         let (tell, told) = channel();
         let (server, client) = (Arc::clone(self), caller.client.clone());
         let opened = Opening {
@@ -306,6 +325,20 @@ impl Server {
         ];
         self.log.write(Level::Warning, "session-refused", &fields);
         Opened::No { reason, why }
+    }
+}
+
+/// Looks at a session in the light of this configuration: it has its limits, or ends.
+fn review(config: &ServeConfig, session: &Running) {
+    let checked = match config.client_of(&session.key) {
+        None => Err(NOT_ALLOWED.to_owned()),
+        Some((client, known)) => {
+            session.meter.set(known.limits);
+            session.basis.check(config, client)
+        }
+    };
+    if let Err(why) = checked {
+        session.end(TransferError::Refused(why));
     }
 }
 
@@ -358,7 +391,7 @@ impl Server {
     /// Runs a session to its end.
     fn session(&self, opening: Opening) {
         let Opening { id, client, address, plain, granted, running, links, tell } = opening;
-        let Granted { export, root, job, terms } = granted;
+        let Granted { export, root, job, terms, .. } = granted;
         let _leave = Leave(&self.sessions, id);
         let metrics = self.status.metrics();
         let labels = [client.as_str(), export.as_str()];
@@ -406,7 +439,7 @@ impl Server {
                 show: &mut |going| {
                     counters.moved(going.progress.moved);
                     if let Err(used) = running.meter.check() {
-                        running.end(TransferError::Refused(used.to_string()));
+                        running.end(TransferError::Stopped(used.to_string()));
                     }
                     match running.reconnect.swap(false, Ordering::AcqRel) {
                         true => Wish::Reconnect,
@@ -420,7 +453,7 @@ impl Server {
         match &finished.result {
             Err(error) if !begun.get() => {
                 // Whoever has asked for it is told why, and that is written down.
-                let _ = tell.send(Err(Refusal::from(error)));
+                let _ = tell.send(Err(Refusal::of(error, &root)));
                 return;
             }
             Err(TransferError::Verification { .. }) => self.count(&UNVERIFIED, &labels),
@@ -466,8 +499,8 @@ impl Server {
 
 /// Reading the configuration again, and the end.
 impl Server {
-    /// Reads the configuration again. If it is wrong, everything stays as it was. Sessions of clients
-    /// that are not allowed any more end.
+    /// Reads the configuration again. If it is wrong, everything stays as it was. Sessions that make
+    /// use of what is not allowed any more end; the others have the new limits.
     pub fn reload(&self) {
         match self.live.reload() {
             Ok(waiting) => {
@@ -483,11 +516,7 @@ impl Server {
                     fields.push(("need-a-restart", waiting.as_str().into()));
                 }
                 self.log.write(Level::Info, "config-reloaded", &fields);
-                self.sessions.end(|session| {
-                    let known = config.client_of(&session.key).is_some();
-                    let why = || TransferError::Refused("this key is not allowed any more".into());
-                    (!known).then(why)
-                });
+                self.sessions.each(|session| review(&config, session));
             }
             Err(error) => {
                 self.count(&RELOADS, &["failed"]);
@@ -513,7 +542,8 @@ impl Server {
 
     /// Ends all sessions.
     pub fn end_all(&self) {
-        self.sessions.end(|_| Some(TransferError::Stopped("the server is being stopped".into())));
+        let why = || TransferError::Stopped("the server is being stopped".into());
+        self.sessions.each(|session| session.end(why()));
     }
 }
 

@@ -2,7 +2,7 @@
 //! Whoever asks can neither keep it busy nor make it remember much.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -28,7 +28,7 @@ pub struct Answer {
 pub struct Bounds {
     /// Bytes of a request up to the empty line.
     pub header: usize,
-    /// Connections at a time; more are told to come back.
+    /// Connections at a time; as many more are told to come back.
     pub connections: usize,
     /// Time for a request to arrive, and again for the answer to be taken.
     pub time: Duration,
@@ -39,6 +39,9 @@ impl Default for Bounds {
         Bounds { header: 8 << 10, connections: 16, time: Duration::from_secs(5) }
     }
 }
+
+/// How long those who are told to come back may take to hear it.
+const BUSY: Duration = Duration::from_secs(1);
 
 /// Answers until it goes.
 #[derive(Debug)]
@@ -104,8 +107,9 @@ fn accept(listener: &TcpListener, site: &Arc<dyn Site>, bounds: Bounds, ends: &A
             continue;
         };
         let place = Place(taken.clone());
-        if taken.fetch_add(1, Ordering::Relaxed) >= bounds.connections {
-            // Not worth waiting for: the few bytes have room in the socket's buffer.
+        let before = taken.fetch_add(1, Ordering::Relaxed);
+        if before >= 2 * bounds.connections {
+            // Not worth a thread: the few bytes have room in the socket's buffer.
             if stream.set_nonblocking(true).is_ok() {
                 let _ = stream.write_all(&reply(Status::Busy, false));
             }
@@ -116,7 +120,10 @@ fn accept(listener: &TcpListener, site: &Arc<dyn Site>, bounds: Bounds, ends: &A
         let _ = thread::Builder::new().name("status-answer".into()).spawn(move || {
             let _place = place;
             // Whoever goes away meanwhile needs no answer.
-            let _ = serve(stream, &*site, bounds);
+            let _ = match before < bounds.connections {
+                true => serve(stream, &*site, bounds),
+                false => tell(stream, &reply(Status::Busy, false), bounds.time.min(BUSY)),
+            };
         });
     }
 }
@@ -130,6 +137,7 @@ enum Status {
     TooSlow,
     TooLong,
     Busy,
+    Misdirected,
     Version,
 }
 
@@ -141,6 +149,7 @@ impl Status {
             Status::NotAllowed => "405 Method Not Allowed",
             Status::TooSlow => "408 Request Timeout",
             Status::TooLong => "431 Request Header Fields Too Large",
+            Status::Misdirected => "421 Misdirected Request",
             Status::Busy => "503 Service Unavailable",
             Status::Version => "505 HTTP Version Not Supported",
         }
@@ -154,11 +163,16 @@ fn serve(mut stream: TcpStream, site: &dyn Site, bounds: Bounds) -> io::Result<(
         Ok(None) => return Ok(()),
         Err(status) => reply(status, false),
     };
-    write_within(&mut stream, &reply, bounds.time)?;
+    tell(stream, &reply, bounds.time)
+}
+
+/// Gives an answer, and `time` to take it.
+fn tell(mut stream: TcpStream, reply: &[u8], time: Duration) -> io::Result<()> {
+    write_within(&mut stream, reply, time)?;
     stream.shutdown(Shutdown::Write)?;
     // To close with something unread would reset the connection, and the answer might be lost; but
     // nobody may go on for ever.
-    let deadline = Instant::now() + bounds.time;
+    let deadline = Instant::now() + time;
     let mut rest = [0; 4096];
     let mut left = 16usize;
     while left > 0 && read_some(&mut stream, &mut rest, deadline)? > 0 {
@@ -257,6 +271,8 @@ fn request(header: &[u8]) -> Result<(&str, &str), Status> {
         })
     };
     let method_fits = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
+    let hosts = lines.clone().filter_map(|line| line.split_once(':'));
+    let mut hosts = hosts.filter(|(name, _)| name.eq_ignore_ascii_case("host"));
     let controls = |c: char| c.is_control() && c != '\t';
     if !method_fits || !target.starts_with('/') || !lines.all(named) {
         return Err(Status::Bad);
@@ -264,12 +280,28 @@ fn request(header: &[u8]) -> Result<(&str, &str), Status> {
     if header.replace("\r\n", "").contains(controls) {
         return Err(Status::Bad);
     }
+    if !hosts.all(|(_, host)| is_here(host.trim())) {
+        return Err(Status::Misdirected);
+    }
     match version {
         "HTTP/1.1" | "HTTP/1.0" => {}
         _ if version.starts_with("HTTP/") => return Err(Status::Version),
         _ => return Err(Status::Bad),
     }
     Ok((method, target.split_once('?').map_or(target, |(path, _)| path)))
+}
+
+/// Whether `host`, as browsers say whom they want, is an address or `localhost`. A page from elsewhere,
+/// whose name leads here, is to read nothing.
+fn is_here(host: &str) -> bool {
+    let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(rest) = host.strip_prefix('[') {
+        let Some((ip, rest)) = rest.split_once(']') else { return false };
+        let fits = rest.is_empty() || rest.strip_prefix(':').is_some_and(port);
+        return fits && ip.parse::<Ipv6Addr>().is_ok();
+    }
+    let (name, rest) = host.split_once(':').unwrap_or((host, ""));
+    port(rest) && (name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok())
 }
 
 fn reply(status: Status, head: bool) -> Vec<u8> {
@@ -290,8 +322,6 @@ fn with_body(line: &str, kind: &str, body: &str, head: bool) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
 
     struct Words;
@@ -326,7 +356,7 @@ mod tests {
     #[test]
     fn pages_are_got() {
         let http = start(Bounds::default());
-        let answer = ask(&http, b"GET /words?x=1 HTTP/1.1\r\nHost: h\r\n\r\n");
+        let answer = ask(&http, b"GET /words?x=1 HTTP/1.1\r\nHost: localhost:80\r\n\r\n");
         assert_eq!(line_of(&answer), "HTTP/1.1 200 OK");
         assert!(answer.contains("\r\nContent-Length: 11\r\n"), "{answer}");
         assert!(answer.contains("\r\nContent-Type: text/plain\r\n"), "{answer}");
@@ -424,6 +454,28 @@ mod tests {
     }
 
     #[test]
+    fn names_that_lead_here_are_not_believed() {
+        let http = start(Bounds::default());
+        for (host, line) in [
+            ("127.0.0.1:9300", "200 OK"),
+            ("[::1]:9300", "200 OK"),
+            ("[::1]", "200 OK"),
+            ("LOCALHOST", "200 OK"),
+            ("evil.example", "421 Misdirected Request"),
+            ("evil.example:9300", "421 Misdirected Request"),
+            ("127.0.0.1.evil.example", "421 Misdirected Request"),
+            ("localhost:80@evil.example", "421 Misdirected Request"),
+            ("[::1", "421 Misdirected Request"),
+            ("", "421 Misdirected Request"),
+            ("127.0.0.1\r\nHost: evil.example", "421 Misdirected Request"),
+        ] {
+            let asked = format!("GET /words HTTP/1.1\r\nhOst: {host}\r\n\r\n");
+            let answer = ask(&http, asked.as_bytes());
+            assert_eq!(line_of(&answer), format!("HTTP/1.1 {line}"), "{host}");
+        }
+    }
+
+    #[test]
     fn who_is_too_many_is_told_and_others_go_on() {
         let bounds = Bounds { connections: 2, time: Duration::from_secs(60), ..Bounds::default() };
         let http = start(bounds);
@@ -434,7 +486,8 @@ mod tests {
         };
         // Connections are accepted in their order, so both have their places before the third comes.
         let (mut first, second) = (open(), open());
-        let mut third = TcpStream::connect(http.address()).expect("a connection");
+        let mut third = open();
+        third.write_all(b"\r\n").expect("it is open");
         let mut answer = String::new();
         third.read_to_string(&mut answer).expect("an answer");
         assert_eq!(line_of(&answer), "HTTP/1.1 503 Service Unavailable");

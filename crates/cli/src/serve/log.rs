@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Number, Value};
 
@@ -65,6 +65,67 @@ impl<'a> From<&'a str> for Field<'a> {
 impl From<u64> for Field<'_> {
     fn from(count: u64) -> Self {
         Field::Count(count)
+    }
+}
+
+/// Lines that strangers cause: so many at once, and then one in so long.
+const BURST: u32 = 10;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Bounds how often something is written down.
+#[derive(Debug)]
+pub struct Bound(Mutex<Allowance>);
+
+#[derive(Debug)]
+struct Allowance {
+    lines: u32,
+    /// When it was last filled up.
+    since: Instant,
+    /// Lines that were left out since the last one.
+    hidden: u64,
+}
+
+impl Bound {
+    /// With everything before it.
+    pub fn new(now: Instant) -> Self {
+        Bound(Mutex::new(Allowance { lines: BURST, since: now, hidden: 0 }))
+    }
+
+    /// Whether a line may be written: then how many were left out since the last one. It is counted.
+    pub fn ask(&self, now: Instant) -> Option<u64> {
+        let mut allowance = self.filled(now);
+        match allowance.lines.checked_sub(1) {
+            None => {
+                allowance.hidden = allowance.hidden.saturating_add(1);
+                None
+            }
+            Some(left) => {
+                allowance.lines = left;
+                Some(std::mem::take(&mut allowance.hidden))
+            }
+        }
+    }
+
+    /// How many were left out, if there are some and a line about them may be written.
+    pub fn rest(&self, now: Instant) -> Option<u64> {
+        let mut allowance = self.filled(now);
+        if allowance.hidden == 0 || allowance.lines == 0 {
+            return None;
+        }
+        allowance.lines -= 1;
+        Some(std::mem::take(&mut allowance.hidden))
+    }
+
+    fn filled(&self, now: Instant) -> std::sync::MutexGuard<'_, Allowance> {
+        let mut allowance = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while allowance.lines < BURST && now.saturating_duration_since(allowance.since) >= PAUSE {
+            allowance.lines += 1;
+            allowance.since += PAUSE;
+        }
+        if allowance.lines == BURST {
+            allowance.since = now;
+        }
+        allowance
     }
 }
 
@@ -217,6 +278,20 @@ mod tests {
 
     fn at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 7)
+    }
+
+    #[test]
+    fn who_knocks_for_ever_does_not_fill_the_log() {
+        let start = Instant::now();
+        let bound = Bound::new(start);
+        let written = |now| (0..1000).filter(|_| bound.ask(now).is_some()).count();
+        assert_eq!(written(start), BURST as usize);
+        assert_eq!(bound.rest(start), None, "no line is left for it");
+        assert_eq!(bound.ask(start + PAUSE), Some(1000 - u64::from(BURST)));
+        assert_eq!(written(start + PAUSE), 0);
+        assert_eq!(bound.rest(start + 3 * PAUSE), Some(1000));
+        assert_eq!(bound.rest(start + 3 * PAUSE), None);
+        assert_eq!(written(start + 1000 * PAUSE), BURST as usize);
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! and must not wait behind the lanes.
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use farhaul_mover::transfer::link::{Link, Purpose};
 use farhaul_mover::transfer::pace::Pace;
@@ -18,9 +19,21 @@ use super::accounts::{Account, today};
 #[derive(Debug)]
 pub struct Meter {
     account: Arc<Account>,
+    granted: Mutex<Granted>,
+    /// When anything came from the client.
+    heard: Mutex<Instant>,
+    links: Arc<AtomicUsize>,
+}
+
+/// What may change while the session runs.
+#[derive(Debug)]
+struct Granted {
     limits: Limits,
     pace: Option<Arc<Pace>>,
-    links: Arc<AtomicUsize>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A connection that is counted as long as this is there.
@@ -37,7 +50,23 @@ impl Meter {
     /// Of a session of a client with these limits.
     pub fn new(account: Arc<Account>, limits: Limits) -> Self {
         let pace = account.pace(limits.rate);
-        Meter { account, limits, pace, links: Arc::default() }
+        let granted = Mutex::new(Granted { limits, pace });
+        Meter { account, granted, heard: Mutex::new(Instant::now()), links: Arc::default() }
+    }
+
+    /// From now on these limits hold.
+    pub fn set(&self, limits: Limits) {
+        let pace = self.account.pace(limits.rate);
+        *lock(&self.granted) = Granted { limits, pace };
+    }
+
+    /// When anything came from the client, or it connected.
+    pub fn heard(&self) -> Instant {
+        *lock(&self.heard)
+    }
+
+    fn pace(&self) -> Option<Arc<Pace>> {
+        lock(&self.granted).pace.clone()
     }
 
     /// Connections that there are now.
@@ -50,7 +79,8 @@ impl Meter {
     /// # Errors
     /// Which limit is used up.
     pub fn check(&self) -> Result<(), super::accounts::UsedUp> {
-        self.account.check(&self.limits, today())
+        let limits = lock(&self.granted).limits;
+        self.account.check(&limits, today())
     }
 
     /// Puts a connection under this meter; gives it back if there are `most` already.
@@ -59,14 +89,12 @@ impl Meter {
         if self.links.fetch_add(1, Ordering::AcqRel) >= most {
             return Err(link);
         }
+        *lock(&self.heard) = Instant::now();
         let place = Arc::new(place);
         let lane = matches!(purpose, Purpose::Lane { .. });
         let Link { reader, writer, handle } = link;
-        let metered = |inner| Metered {
-            inner,
-            meter: lane.then(|| Arc::clone(self)),
-            _place: Arc::clone(&place),
-        };
+        let metered =
+            |inner| Metered { inner, meter: Arc::clone(self), lane, _place: Arc::clone(&place) };
         let reader = Box::new(metered(Half::Reader(reader)));
         let writer = Box::new(metered(Half::Writer(writer)));
         Ok(Link { reader, writer, handle })
@@ -76,7 +104,8 @@ impl Meter {
         let day = today();
         self.account.count(bytes as u64, day);
         // The session is ended for it soon; until then nothing more passes.
-        self.account.check(&self.limits, day).map_err(|used| io::Error::other(used.to_string()))
+        let limits = lock(&self.granted).limits;
+        self.account.check(&limits, day).map_err(|used| io::Error::other(used.to_string()))
     }
 }
 
@@ -87,20 +116,26 @@ enum Half {
 
 struct Metered {
     inner: Half,
-    /// None for a control channel.
-    meter: Option<Arc<Meter>>,
+    meter: Arc<Meter>,
+    /// What a control channel carries does not count.
+    lane: bool,
     _place: Arc<Place>,
 }
 
 impl Read for Metered {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let Half::Reader(reader) = &mut self.inner else { return Err(wrong_half()) };
-        let Some(meter) = &self.meter else { return reader.read(buf) };
-        let count = match &meter.pace {
+        let meter = &self.meter;
+        let count = match meter.pace().filter(|_| self.lane) {
             Some(pace) => pace.read(reader, buf)?,
             None => reader.read(buf)?,
         };
-        meter.count(count)?;
+        if count > 0 {
+            *lock(&meter.heard) = Instant::now();
+        }
+        if self.lane {
+            meter.count(count)?;
+        }
         Ok(count)
     }
 }
@@ -108,8 +143,11 @@ impl Read for Metered {
 impl Write for Metered {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let Half::Writer(writer) = &mut self.inner else { return Err(wrong_half()) };
-        let Some(meter) = &self.meter else { return writer.write(buf) };
-        let count = match &meter.pace {
+        let meter = &self.meter;
+        if !self.lane {
+            return writer.write(buf);
+        }
+        let count = match meter.pace() {
             // All of it, in steps.
             Some(pace) => pace.write(writer, buf).map(|_| buf.len())?,
             None => writer.write(buf)?,
@@ -188,6 +226,19 @@ mod tests {
         assert_eq!(control.reader.read(&mut buf).expect("bytes"), 60);
         // Another session of the client finds the same.
         assert!(Meter::new(account, limits).check().is_err());
+    }
+
+    #[test]
+    fn new_limits_hold_for_connections_that_are_there() {
+        let meter = Arc::new(Meter::new(Arc::default(), Limits::default()));
+        let mut lane = meter.take(link(1000), LANE, 9).expect("room");
+        let mut buf = [0; 60];
+        assert_eq!(lane.reader.read(&mut buf).expect("bytes"), 60);
+        meter.set(Limits { bytes: Some(100), rate: Some(8_000_000), ..Limits::default() });
+        assert!(meter.pace().is_some() && meter.check().is_ok());
+        assert!(lane.reader.read(&mut buf).is_err());
+        meter.set(Limits::default());
+        assert!(meter.pace().is_none() && lane.reader.read(&mut buf).is_ok());
     }
 
     #[test]

@@ -10,13 +10,24 @@ use farhaul_mover::transfer::TransferError;
 use farhaul_mover::transfer::link::{Link, Purpose};
 use farhaul_secure::PublicKey;
 
-use super::admit::Refusal;
+use super::admit::{Basis, Refusal};
 use super::meter::Meter;
 
 /// A session that nobody has joined for so long makes way for others.
 const UNUSED: Duration = Duration::from_secs(15);
 /// Between two looks at whether a client is still there.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// How long sessions that are in the way of a new one may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// To be gone, if they have just ended.
+    pub end: Duration,
+    /// To be heard of: a client that is there says something each second.
+    pub silence: Duration,
+    /// To connect anew, if nothing was heard.
+    pub probe: Duration,
+}
 
 /// Which session.
 pub type Id = [u8; 16];
@@ -28,6 +39,8 @@ pub struct Running {
     pub key: PublicKey,
     /// What is done in it; alike in sessions that do the same.
     pub order: blake3::Hash,
+    /// What has to stay allowed.
+    pub basis: Basis,
     /// Where its connections go.
     pub give: Sender<(Purpose, Link)>,
     /// Its connections.
@@ -48,12 +61,14 @@ impl Running {
     pub fn new(
         key: PublicKey,
         order: blake3::Hash,
+        basis: Basis,
         give: Sender<(Purpose, Link)>,
         meter: Meter,
     ) -> Self {
         Running {
             key,
             order,
+            basis,
             give,
             meter: Arc::new(meter),
             reconnect: Arc::default(),
@@ -76,6 +91,11 @@ impl Running {
     fn is_alone(&self) -> bool {
         let used = self.controls.load(Ordering::Acquire) > 0 || self.since.elapsed() > UNUSED;
         used && self.meter.links() == 0
+    }
+
+    /// Whether nothing has come from its client since then. One that has not come yet is waited for.
+    fn is_silent(&self, since: Instant) -> bool {
+        self.controls.load(Ordering::Acquire) > 0 && self.meter.heard() < since
     }
 
     /// Finds out whether its client is there, in at most `time`: its connections are broken, and who
@@ -116,8 +136,8 @@ impl Sessions {
     }
 
     /// Adds one, if the client has less than `of_client` and all have less than `of_all`. Where there
-    /// are too many, the client's own that it has left make way, and what is about to end has
-    /// `patience` for that.
+    /// are too many, the client's own that it has left make way, and what is about to end has its
+    /// time for that.
     ///
     /// # Errors
     /// Which limit is reached.
@@ -125,42 +145,47 @@ impl Sessions {
         &self,
         id: Id,
         session: Arc<Running>,
-        of_client: Option<u32>,
+        of_client: u32,
         of_all: u32,
-        patience: Duration,
+        patience: Patience,
     ) -> Result<(), Refusal> {
-        let deadline = Instant::now() + patience;
+        let began = Instant::now();
         let mut all = self.lock();
-        let counts = |session: &&Arc<Running>| !session.ends.load(Ordering::Acquire);
-        let count = |all: &BTreeMap<Id, Arc<Running>>| {
-            let own = all.values().filter(|other| other.key == session.key);
-            (own.filter(counts).count(), all.values().filter(counts).count())
-        };
-        let most = of_client.map_or(usize::MAX, |most| most as usize);
-        let fits = |(own, every): (usize, usize)| (own < most, every < of_all as usize);
-        while fits(count(&all)) != (true, true) {
-            let left = all.values().filter(|other| other.key == session.key).filter(counts);
-            match left.filter(|other| other.is_alone()).min_by_key(|other| other.since) {
-                Some(left) => left.end(superseded()),
-                None if Instant::now() < deadline => {
-                    let waited = self.changed.wait_timeout(all, LOOK);
-                    all = waited.unwrap_or_else(PoisonError::into_inner).0;
-                }
-                None => break,
-            }
-        }
-        match fits(count(&all)) {
-            (false, _) => {
-                let text = format!("this client has {most} sessions already, and may have no more");
-                Err(Refusal::limit("limit", text))
-            }
-            (_, false) => Err(Refusal::limit(
-                "full",
-                "the server has as many sessions as it takes; try later",
-            )),
-            (true, true) => {
+        let counts = |other: &&Arc<Running>| !other.ends.load(Ordering::Acquire);
+        loop {
+            let own: Vec<_> = all.values().filter(|other| other.key == session.key).collect();
+            let own: Vec<_> = own.into_iter().filter(counts).cloned().collect();
+            let fits = own.len() < of_client as usize;
+            if fits && all.values().filter(counts).count() < of_all as usize {
                 all.insert(id, session);
-                Ok(())
+                return Ok(());
+            }
+            let alone = own.iter().filter(|other| other.is_alone());
+            if let Some(left) = alone.min_by_key(|other| other.since) {
+                left.end(superseded());
+                continue;
+            }
+            let silent = || own.iter().find(|other| other.is_silent(began));
+            let passed = began.elapsed();
+            if passed < patience.end || (passed < patience.silence && silent().is_some()) {
+                let waited = self.changed.wait_timeout(all, LOOK);
+                all = waited.unwrap_or_else(PoisonError::into_inner).0;
+            } else if let Some(silent) = silent() {
+                drop(all);
+                if !silent.answers(patience.probe) {
+                    silent.end(superseded());
+                }
+                all = self.lock();
+            } else if fits {
+                let why = "the server has as many sessions as it takes; try again later";
+                return Err(Refusal::limit("full", why));
+            } else {
+                let sessions = if of_client == 1 { "session" } else { "sessions" };
+                let why = format!(
+                    "this client has {of_client} {sessions} already, and may have no more at a \
+                     time; try again when one has ended"
+                );
+                return Err(Refusal::limit("limit", why));
             }
         }
     }
@@ -196,13 +221,9 @@ impl Sessions {
         self.lock().len()
     }
 
-    /// Ends those of which `why` has a reason to.
-    pub fn end(&self, why: impl Fn(&Running) -> Option<TransferError>) {
-        for session in self.lock().values() {
-            if let Some(why) = why(session) {
-                session.end(why);
-            }
-        }
+    /// Does this to each.
+    pub fn each(&self, mut act: impl FnMut(&Running)) {
+        self.lock().values().for_each(|session| act(session));
     }
 
     /// Waits until there is none, for at most `time`.
@@ -216,12 +237,14 @@ impl Sessions {
 mod tests {
     use std::sync::mpsc::channel;
 
+    use farhaul_mover::transfer::link::LinkHandle;
     use farhaul_secure::Identity;
 
     use super::*;
     use crate::serve::Limits;
 
-    const NOW: Duration = Duration::ZERO;
+    const NOW: Patience =
+        Patience { end: Duration::ZERO, silence: Duration::ZERO, probe: Duration::ZERO };
 
     fn key() -> PublicKey {
         Identity::generate().expect("a key").public_key()
@@ -229,14 +252,15 @@ mod tests {
 
     fn session(key: PublicKey, order: &str) -> Arc<Running> {
         let meter = Meter::new(Arc::default(), Limits::default());
-        Arc::new(Running::new(key, blake3::hash(order.as_bytes()), channel().0, meter))
+        let basis = Basis::reads("x", "/x");
+        Arc::new(Running::new(key, blake3::hash(order.as_bytes()), basis, channel().0, meter))
     }
 
     #[test]
     fn a_session_is_its_clients_alone() {
         let sessions = Sessions::default();
         let (a, b) = (key(), key());
-        sessions.add([1; 16], session(a, "x"), None, 9, NOW).expect("room");
+        sessions.add([1; 16], session(a, "x"), 9, 9, NOW).expect("room");
         assert!(sessions.get(&[1; 16], &a).is_some());
         assert!(sessions.get(&[1; 16], &b).is_none());
         assert!(sessions.get(&[2; 16], &a).is_none());
@@ -249,17 +273,43 @@ mod tests {
         let sessions = Sessions::default();
         let (a, b, c) = (key(), key(), key());
         let first = session(a, "x");
-        sessions.add([1; 16], Arc::clone(&first), Some(1), 2, NOW).expect("room");
-        let refused =
-            sessions.add([2; 16], session(a, "y"), Some(1), 2, NOW).expect_err("too many");
+        sessions.add([1; 16], Arc::clone(&first), 1, 2, NOW).expect("room");
+        let refused = sessions.add([2; 16], session(a, "y"), 1, 2, NOW).expect_err("too many");
         assert_eq!(refused.limit, Some("limit"));
-        sessions.add([3; 16], session(b, "x"), Some(1), 2, NOW).expect("room");
-        let refused = sessions.add([4; 16], session(c, "x"), None, 2, NOW).expect_err("full");
+        sessions.add([3; 16], session(b, "x"), 1, 2, NOW).expect("room");
+        let refused = sessions.add([4; 16], session(c, "x"), 2, 2, NOW).expect_err("full");
         assert_eq!(refused.limit, Some("full"));
         // It has had a connection and has none now.
         first.controls.fetch_add(1, Ordering::AcqRel);
-        assert!(sessions.add([4; 16], session(c, "x"), None, 2, NOW).is_err(), "it is another's");
-        sessions.add([2; 16], session(a, "y"), Some(1), 2, NOW).expect("room");
+        assert!(sessions.add([4; 16], session(c, "x"), 2, 2, NOW).is_err(), "it is another's");
+        sessions.add([2; 16], session(a, "y"), 1, 2, NOW).expect("room");
+        assert!(first.end.lock().expect("no panic").is_some());
+    }
+
+    #[test]
+    fn what_is_not_heard_of_makes_way_though_its_connections_are_there() {
+        struct Nothing;
+        impl LinkHandle for Nothing {
+            fn abort(&self) {}
+            fn describe(&self) -> String {
+                "nothing".into()
+            }
+        }
+        let sessions = Sessions::default();
+        let (a, b) = (key(), key());
+        let first = session(a, "x");
+        first.controls.fetch_add(1, Ordering::AcqRel);
+        let link = Link {
+            reader: Box::new(std::io::empty()),
+            writer: Box::new(std::io::sink()),
+            handle: Arc::new(Nothing),
+        };
+        let control = Purpose::Control { received: 0 };
+        let _link = first.meter.take(link, control, 9).expect("room");
+        sessions.add([1; 16], Arc::clone(&first), 1, 2, NOW).expect("room");
+        sessions.add([2; 16], session(b, "y"), 1, 2, NOW).expect("room");
+        assert!(!first.is_alone() && first.end.lock().expect("no panic").is_none());
+        sessions.add([3; 16], session(a, "y"), 1, 2, NOW).expect("room");
         assert!(first.end.lock().expect("no panic").is_some());
     }
 
@@ -270,7 +320,7 @@ mod tests {
         let [same, other] = ["x", "y"].map(|order| session(a, order));
         for (id, session) in [([1; 16], &same), ([2; 16], &other)] {
             session.controls.fetch_add(1, Ordering::AcqRel);
-            sessions.add(id, Arc::clone(session), None, 9, NOW).expect("room");
+            sessions.add(id, Arc::clone(session), 9, 9, NOW).expect("room");
         }
         sessions.make_way(&a, &blake3::hash(b"x"), Duration::from_secs(60));
         assert!(same.end.lock().expect("no panic").is_some());

@@ -118,7 +118,7 @@ impl Site {
     pub fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.status).expect("the status page");
         stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("written");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").expect("written");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
         let (head, body) = text.split_once("\r\n\r\n").expect("a header");

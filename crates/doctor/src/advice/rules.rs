@@ -1,5 +1,6 @@
 //! What is looked for, a function each.
 
+use super::Severity;
 use super::remedy::Remedy;
 use super::stage::{Side, Situation};
 use crate::host::Interface;
@@ -28,6 +29,7 @@ const CLOCKS_MS: f64 = 1000.0;
 pub(super) fn all(situation: &Situation) -> Vec<Remedy> {
     let mut found = Vec::new();
     found.extend(udp_blocked(situation));
+    found.extend(no_answer(situation));
     found.extend(oversize(situation));
     found.extend(jumbo(situation));
     found.extend(tires(situation));
@@ -57,15 +59,24 @@ pub(super) fn all(situation: &Situation) -> Vec<Remedy> {
 fn udp_blocked(situation: &Situation) -> Option<Remedy> {
     use crate::path::Reach;
     let found = match situation.path.as_ref()?.reach {
-        Reach::Both => return None,
+        Reach::Both | Reach::NoAnswer => return None,
         Reach::ForwardOnly => "UDP reaches the peer, but its answers do not come back",
         Reach::Nothing => "nothing that was sent over UDP has reached the peer",
-        Reach::NoAnswer => "no answer came over UDP",
     };
-    let why = "farhaul's own transport runs over UDP, which a firewall drops; TCP works, but is slow \
-               over long paths that lose packets. Better still: open the UDP port of the listening side";
+    let why = "farhaul's own transport runs over UDP, which a firewall drops: open the UDP port of the \
+               listening side. Until then TCP may pass, which was not tried and is slow over long paths \
+               that lose packets";
     let remedy = Remedy::note(None, found.to_owned(), why).command("farhaul cp --transport tcp …");
     Some(remedy.mend(|situation| situation.tcp = true))
+}
+
+/// Nothing is known of the path, so that nothing would mend it.
+fn no_answer(situation: &Situation) -> Option<Remedy> {
+    let why = "the responder may not run on the other host, or have another secret, or a firewall may drop \
+               UDP: find out which. Whether TCP passes was not tried";
+    let command = "farhaul doctor --respond :PORT --secret-file FILE";
+    let remedy = Remedy::note(None, "no answer came over UDP".to_owned(), why).command(command);
+    situation.no_answer().then_some(Remedy { severity: Severity::Blocks, ..remedy })
 }
 
 fn oversize(situation: &Situation) -> Option<Remedy> {

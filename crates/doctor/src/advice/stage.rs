@@ -142,7 +142,13 @@ impl Situation {
 
     /// Whether UDP is known not to pass.
     pub fn udp_blocked(&self) -> bool {
-        self.path.as_ref().is_some_and(|path| path.reach != Reach::Both)
+        let blocked = |path: &PathReport| matches!(path.reach, Reach::ForwardOnly | Reach::Nothing);
+        self.path.as_ref().is_some_and(blocked)
+    }
+
+    /// Whether the path was asked and nobody has answered, for whatever reason.
+    pub fn no_answer(&self) -> bool {
+        self.path.as_ref().is_some_and(|path| path.reach == Reach::NoAnswer)
     }
 
     /// The largest packet that passes: as measured or, without a path, what the card takes.

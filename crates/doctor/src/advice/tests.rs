@@ -286,6 +286,22 @@ fn equal_limits_do_not_hide_each_other() {
 }
 
 #[test]
+fn nothing_is_promised_of_a_path_that_nobody_has_seen() {
+    let found = diagnose(|local, peer, path| {
+        (local.tcp.wmem_max, peer.tcp.rmem_max) = (Some(4 << 20), Some(6 << 20));
+        local.tcp.law = "cubic".into();
+        *path = PathReport::default();
+    });
+    assert_eq!(found.expected, None);
+    assert!(found.bottleneck.starts_with("Nothing has answered"), "{}", found.bottleneck);
+    let first = &found.advice[0];
+    assert_eq!((first.severity, first.gain), (Severity::Blocks, None));
+    assert!(first.command.as_ref().is_some_and(|command| command.contains("--respond")));
+    let tcp = |advice: &Advice| advice.command.as_ref().is_some_and(|c| c.contains("tcp"));
+    assert!(!found.advice.iter().any(tcp), "{found:#?}");
+}
+
+#[test]
 fn tcp_is_mended_where_it_must_be_used_only() {
     let small = |local: &mut HostReport, peer: &mut HostReport, _: &mut PathReport| {
         (local.tcp.wmem_max, peer.tcp.rmem_max) = (Some(4 << 20), Some(6 << 20));
@@ -297,7 +313,7 @@ fn tcp_is_mended_where_it_must_be_used_only() {
     let found = diagnose(|local, peer, path| {
         (local.tcp.wmem_max, peer.tcp.rmem_max) = (Some(4 << 20), Some(6 << 20));
         local.tcp.law = "cubic".into();
-        *path = PathReport::default();
+        *path = PathReport { reach: Reach::Nothing, ..PathReport::default() };
     });
     let commands: Vec<&str> = found.advice.iter().filter_map(|a| a.command.as_deref()).collect();
     assert!(commands[0].contains("--transport tcp"));
