@@ -191,7 +191,7 @@ fn report(
         rtt_ms: going.rtt.as_secs_f64() * 1e3,
         packets_sent: going.packets_sent,
         retransmitted: going.retransmitted,
-        limited_by: going.held.most().unwrap_or(going.overall.limit()).to_string(),
+        limited_by: going.limit().map(|limit| limit.to_string()),
         source_stages: Stages::of(&going.overall.source),
         sink_stages: Stages::of(&going.overall.sink),
         rates: Rates::of(&going.overall, going.progress.moved, going.capacity),

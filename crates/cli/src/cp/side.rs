@@ -59,6 +59,14 @@ pub struct Going {
     pub tcp_is_better: bool,
 }
 
+impl Going {
+    /// What held it up most of the time; none if nothing stands out.
+    pub fn limit(&self) -> Option<Limit> {
+        let overall = || Some(self.overall.limit()).filter(|limit| *limit != Limit::Unknown);
+        self.held.most().or_else(overall)
+    }
+}
+
 /// What became of it.
 pub struct Finished {
     /// What was done.
@@ -437,7 +445,9 @@ impl<'a> Watch<'a> {
         going.packets_sent = going.packets_sent.max(sent).max(own.packets.0);
         going.retransmitted = going.retransmitted.max(again).max(own.packets.1);
         let stages = self.session.stages.read();
-        self.going.overall = self.evidence(&Pulse { stages, ..own }, &peer, 0.0);
+        let since = self.going.connected.map_or(0.0, |at| at.elapsed().as_secs_f64());
+        let rate = self.going.progress.moved as f64 * 8.0 / since.max(1e-3);
+        self.going.overall = self.evidence(&Pulse { stages, ..own }, &peer, rate);
         self.passed = self.at.elapsed();
         let full = self.passed >= WINDOW;
         if full {

@@ -448,7 +448,7 @@ impl Beat {
             interval: interval.as_micros() as u64,
             lanes: facts.len() as u32,
             stages: std::array::from_fn(|stage| stages[stage] - self.stages[stage]),
-            busy: (self.processors.busy() * 1000.0) as u16,
+            busy: interval.mul_f64(self.processors.busy()).as_micros() as u64,
             // Those of a connection that is over are not counted any more.
             packets: (
                 packets.0.saturating_sub(self.packets.0),

@@ -19,6 +19,7 @@ use crate::transfer::error::TransferError;
 use crate::transfer::event::{Event, Outcome};
 use crate::transfer::message::{Message, Skip, Verdict};
 use crate::transfer::part::PartFile;
+use crate::transfer::stages::Stage;
 use crate::transfer::tree_hash::CHUNK;
 
 /// Files from this size on are on the medium before they have their names: to doubt one of these
@@ -88,7 +89,7 @@ impl Sink<'_> {
         let mode = policy.file_mode(&attributes, before);
         let durable = self.settings.durable && end.size >= SYNC_FROM;
         let set = |file: &std::fs::File| policy.set(file, mode, &attributes, extra.as_deref());
-        match part.finish(set, durable) {
+        match self.stages.during(Stage::Write, || part.finish(set, durable)) {
             Ok(kept) => {
                 if let Some(error) = kept {
                     self.not_kept(&pending.place.path(), &error);
@@ -326,7 +327,7 @@ impl Sink<'_> {
         let failed = self.counts.failed.load(Ordering::Relaxed);
         if self.settings.durable {
             for (_, device) in lock(&self.devices).iter() {
-                match syncfs(device) {
+                match self.stages.during(Stage::Write, || syncfs(device)) {
                     Ok(()) => {}
                     Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => sync(),
                     Err(error) => {
