@@ -301,7 +301,7 @@ fn drive(
         (service.ready)();
     }
     let result = thread::scope(|threads| {
-        threads.spawn(beside);
+        threads.spawn(|| session.contain(beside));
         let over = &over;
         let runner = threads.spawn(move || {
             // However it ends, the watcher is to see it.
@@ -315,32 +315,35 @@ fn drive(
             let _set = Set(over, watcher);
             session.run(role, links, options, observe)
         });
-        while !over.load(Ordering::Acquire) {
-            thread::park_timeout(LOOK);
-            let full = watch.look_is_full();
-            if full && choice {
-                compared.look(watch.passed, watch.going.lately.limit());
-            }
-            if let Some(why) = service.and_then(|service| taken(service.end)) {
-                session.end(Err(why));
-            }
-            if full && source && !terms.fixed_lanes && !compared.detour.is_trying() {
-                let passed = watch.passed;
-                let moved = watch.going.progress.moved.saturating_sub(watch.moved);
-                let rate = moved as f64 / passed.as_secs_f64();
-                if let Some(wanted) = lanes.next(passed, rate, watch.going.lately.limit()) {
-                    session.want_lanes(wanted);
+        let look = || {
+            while !over.load(Ordering::Acquire) {
+                thread::park_timeout(LOOK);
+                let full = watch.look_is_full();
+                if full && choice {
+                    compared.look(watch.passed, watch.going.lately.limit());
+                }
+                if let Some(why) = service.and_then(|service| taken(service.end)) {
+                    session.end(Err(why));
+                }
+                if full && source && !terms.fixed_lanes && !compared.detour.is_trying() {
+                    let passed = watch.passed;
+                    let moved = watch.going.progress.moved.saturating_sub(watch.moved);
+                    let rate = moved as f64 / passed.as_secs_f64();
+                    if let Some(wanted) = lanes.next(passed, rate, watch.going.lately.limit()) {
+                        session.want_lanes(wanted);
+                    }
+                }
+                if full {
+                    watch.moved = watch.going.progress.moved;
+                }
+                match show(&watch.going) {
+                    Wish::None => {}
+                    Wish::Reconnect => session.reconnect(),
+                    Wish::End(error) => session.end(Err(error)),
                 }
             }
-            if full {
-                watch.moved = watch.going.progress.moved;
-            }
-            match show(&watch.going) {
-                Wish::None => {}
-                Wish::Reconnect => session.reconnect(),
-                Wish::End(error) => session.end(Err(error)),
-            }
-        }
+        };
+        session.contain(look);
         match runner.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),

@@ -39,7 +39,16 @@ pub(super) struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     /// The main thread: looks after everything until the transfer is over, then ends all threads.
-    pub(super) fn supervise(&self, keep: Option<&dyn Fn()>, mut wait: impl FnMut(Duration)) {
+    pub(super) fn supervise(&self, keep: Option<&dyn Fn()>, wait: impl FnMut(Duration)) {
+        let session = self.session;
+        session.contain(|| self.look_after(keep, wait));
+        session.contain(|| self.last_word());
+        self.role.stop();
+        session.reconnect(); // which nobody does any more
+        session.changed.notify_all();
+    }
+
+    fn look_after(&self, keep: Option<&dyn Fn()>, mut wait: impl FnMut(Duration)) {
         let session = self.session;
         let mut pulse = Beat::new(&session.stages);
         while !session.is_over() {
@@ -58,10 +67,6 @@ impl<'a> Driver<'a> {
                 keep();
             }
         }
-        self.last_word();
-        self.role.stop();
-        session.reconnect(); // which nobody does any more
-        session.changed.notify_all();
     }
 
     /// Tells the peer why the transfer is over, unless it has said so itself.
@@ -169,14 +174,7 @@ impl<'a> Driver<'a> {
             state.trial = Trial::Lane(number);
             state.keepers += 1;
             threads.spawn(move || {
-                let dialed = dial.dial(Way::Tcp);
-                // That it cannot be had is seen by its absence.
-                let session = self.options.session;
-                if let Ok((link, _)) =
-                    dialed.and_then(|link| join(link, session, Purpose::Lane { number }))
-                {
-                    self.lane(number, link);
-                }
+                self.session.contain(|| self.keep_trial(dial, number));
                 self.session.lock().keepers -= 1;
             });
         }
@@ -185,9 +183,19 @@ impl<'a> Driver<'a> {
         while may && state.keepers < state.wanted && state.over.is_none() {
             state.keepers += 1;
             threads.spawn(|| {
-                self.keep_lane(dial);
+                self.session.contain(|| self.keep_lane(dial));
                 self.session.lock().keepers -= 1;
             });
+        }
+    }
+
+    fn keep_trial(&self, dial: &dyn Dial, number: u32) {
+        let dialed = dial.dial(Way::Tcp);
+        // That it cannot be had is seen by its absence.
+        let session = self.options.session;
+        if let Ok((link, _)) = dialed.and_then(|link| join(link, session, Purpose::Lane { number }))
+        {
+            self.lane(number, link);
         }
     }
 
@@ -229,7 +237,7 @@ impl<'a> Driver<'a> {
     {
         let received = self.session.channel.received();
         // In a thread of its own: a peer that does not read holds up nobody else.
-        threads.spawn(move || {
+        let work = move || {
             if put(&mut *link.writer, &Joined::Yes { received }).is_err() {
                 return;
             }
@@ -239,7 +247,8 @@ impl<'a> Driver<'a> {
                     self.lane(number, link);
                 }
             }
-        });
+        };
+        threads.spawn(|| self.session.contain(work));
     }
 
     /// Serves a connection of the control channel until it breaks.
@@ -280,7 +289,7 @@ impl<'a> Driver<'a> {
         }
         let both = handle.clone();
         threads.spawn(move || {
-            let _ = session.channel.write(generation, &mut *writer);
+            session.contain(|| drop(session.channel.write(generation, &mut *writer)));
             // A connection that cannot be written to is not read for long either.
             both.0.abort();
         });

@@ -32,6 +32,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -296,7 +297,9 @@ impl<'a> Sink<'a> {
 
     fn work_off(&self, queue: &Queue<Job>) {
         while let Some(job) = queue.next() {
-            if let Err(error) = self.run(job) {
+            let done = catch_unwind(AssertUnwindSafe(|| self.run(job)));
+            let done = done.unwrap_or_else(|panic| Err(TransferError::panicked(&*panic)));
+            if let Err(error) = done {
                 lock(&self.fatal).get_or_insert(error);
                 self.halt();
             }
