@@ -316,6 +316,38 @@ impl Sink<'_> {
         self.forget(names);
     }
 
+    /// Waits until all that was written is on the medium.
+    fn sync(&self) -> io::Result<()> {
+        let devices: Vec<_> =
+            lock(&self.devices).iter().map(|(_, device)| Arc::clone(device)).collect();
+        for device in devices {
+            match self.stages.during(Stage::Write, || syncfs(&device)) {
+                Ok(()) => {}
+                Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => sync(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer is away and may not come back: what is renamed is made sure of, so that no mark of this
+    /// transfer stays behind. If it comes back, there is a new one.
+    pub(super) fn settle(&self) {
+        let mark = {
+            let _quiet = self.answering.write().unwrap_or_else(PoisonError::into_inner);
+            self.marked.store(false, Ordering::Release);
+            lock(&self.marks).give_up()
+        };
+        // One that stays is for the next transfer.
+        if let Some(mark) = mark
+            && self.sync().is_ok()
+            && let Some(root) = self.root.get()
+            && let Ok(open) = self.directories.get(root)
+        {
+            mark.remove(&open);
+        }
+    }
+
     /// Everything is finished: it is made sure of, and confirmed.
     pub(super) fn end_everything(&self, root: &Arc<Directory>) -> Result<(), TransferError> {
         self.sweep(root);
@@ -326,15 +358,7 @@ impl Sink<'_> {
         };
         let failed = self.counts.failed.load(Ordering::Relaxed);
         if self.settings.durable {
-            for (_, device) in lock(&self.devices).iter() {
-                match self.stages.during(Stage::Write, || syncfs(device)) {
-                    Ok(()) => {}
-                    Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => sync(),
-                    Err(error) => {
-                        return Err(self.fatal(self.settings.shown.clone(), error.into()));
-                    }
-                }
-            }
+            self.sync().map_err(|error| self.fatal(self.settings.shown.clone(), error))?;
             if let Ok(open) = self.directories.get(root) {
                 lock(&self.marks).remove(&open, failed + omitted == 0);
             }
