@@ -12,7 +12,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::entry::{Again, Kind, MAX_UNFINISHED, Pending, Work};
-use super::names::{self, Names};
+use super::names::Names;
 use super::options::Existing;
 use super::root::{Root, Target};
 use super::tree::{Directory, Finally, Left, Place, open_directory};
