@@ -292,6 +292,8 @@ fn drive(
     let over = AtomicBool::new(false);
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let mut lanes = Lanes::new(terms.lanes, processors);
+    // One side decides how many lanes there are, lest it end those that the other is trying.
+    let dials = matches!(&links, Links::Dial(_));
     let choice = matches!(&links, Links::Dial(dial) if dial.has_choice());
     let mut compared =
         Compared { role, session, observe, detour: Detour::default(), carried: BTreeMap::new() };
@@ -325,7 +327,7 @@ fn drive(
                 if let Some(why) = service.and_then(|service| taken(service.end)) {
                     session.end(Err(why));
                 }
-                if full && source && !terms.fixed_lanes && !compared.detour.is_trying() {
+                if full && dials && !terms.fixed_lanes && !compared.detour.is_trying() {
                     let passed = watch.passed;
                     let moved = watch.going.progress.moved.saturating_sub(watch.moved);
                     let rate = moved as f64 / passed.as_secs_f64();

@@ -244,6 +244,12 @@ impl<'a> Driver<'a> {
             match purpose {
                 Purpose::Control { received } => self.control(threads, link, received),
                 Purpose::Lane { number } => {
+                    {
+                        // Who dials knows how many there are to be. It may be here before its word is.
+                        let mut state = self.session.lock();
+                        let lanes = state.lanes.len() as u32 + 1;
+                        state.wanted = state.wanted.max(lanes.min(MAX_LANES));
+                    }
                     self.lane(number, link);
                 }
             }
