@@ -2,13 +2,14 @@
 
 use anyhow::Result;
 use clap::Args;
-use farhaul_remote::agent::{Refusal, serve_stdio};
+use farhaul_remote::agent::{AgentError, Refusal, serve_stdio};
 use farhaul_remote::bootstrap::Hello;
 use serde::{Deserialize, Serialize};
 
 use crate::cp::agent as copying;
 use crate::cp::job::Order;
 use crate::doctor;
+use crate::exit::Failed;
 
 /// Serve farhaul on another host. It starts this over ssh; by hand it is of no use.
 #[derive(Args, Debug)]
@@ -44,6 +45,11 @@ pub fn run(_: &AgentArgs) -> Result<()> {
                 (greeting, Ready::Doctor(patient))
             }
         })
+    })
+    .map_err(|error| match error {
+        // The controller says it; here it would be said twice.
+        AgentError::Refused(_, code) => Failed { code, message: String::new() }.into(),
+        error => anyhow::Error::from(error),
     })?;
     match ready {
         Ready::Copy(ready) => copying::serve(*ready, controller),

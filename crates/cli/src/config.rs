@@ -17,7 +17,7 @@ pub mod value;
 use std::path::PathBuf;
 
 pub use catalogue::{CATALOGUE, FlagLayer, Info, Settings, Shown};
-pub use command::{ConfigCommand, run};
+pub use command::{ConfigCommand, hint_at_unknown, run};
 pub use layers::Origin;
 
 use crate::exit::Usage;

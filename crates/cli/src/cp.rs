@@ -7,6 +7,7 @@
 //! | `side.rs` | one side at work in this process |
 //! | `agent.rs` | the far side over ssh |
 //! | `links.rs` | secured connections as a transfer takes them |
+//! | `itself.rs` | no directory is copied into itself |
 //! | `here.rs` | a copy within this host |
 //! | `with.rs` | a copy between this host and another |
 //! | `between.rs` | a copy between two other hosts |
@@ -17,6 +18,7 @@ pub mod agent;
 mod args;
 mod between;
 mod here;
+mod itself;
 pub mod job;
 pub mod links;
 mod plan;
@@ -39,47 +41,129 @@ pub use self::args::CpArgs;
 use self::job::Job;
 use self::plan::{Plan, Way, plan};
 use self::receipt::ReceiptWriter;
-use self::report::{Rates, Report, Stages, Summary};
+use self::report::{Measured, Report, Summary, Would};
 use self::show::{Line, Show, Wanted};
 use self::side::{Finished, Going};
-use crate::exit::{self, Failed, INTERRUPTED};
-use crate::{interrupt, output};
+use crate::exit::{self, Failed, INTERRUPTED, Usage, interrupted};
+use crate::{config, interrupt, output};
 
 /// How long the far side may take to end.
 const END: Duration = Duration::from_secs(3);
 
 /// Runs `farhaul cp`.
 pub fn run(args: &CpArgs) -> Result<()> {
+    let words = Words::of(args);
+    if words.json() {
+        interrupt::set_last_words(move || words.failed(&interrupted()));
+    }
+    if !args.quiet {
+        config::hint_at_unknown();
+    }
+    let prepared = prepare(args);
+    prepared.and_then(|prepared| copy(args, words, prepared)).inspect_err(|error| {
+        // Programs are told, too. Who has said how it ended has taken the last words away.
+        if words.json() && interrupt::take_last_words() {
+            words.failed(&Failed { code: exit::code(error), message: exit::describe(error) });
+        }
+    })
+}
+
+/// How programs are told of an end.
+#[derive(Clone, Copy)]
+struct Words {
+    json: bool,
+    json_stream: bool,
+    dry_run: bool,
+}
+
+impl Words {
+    fn of(args: &CpArgs) -> Self {
+        Words { json: args.json, json_stream: args.json_stream, dry_run: args.dry_run }
+    }
+
+    fn json(self) -> bool {
+        self.json || self.json_stream
+    }
+
+    /// Of a copy that did not begin, or was given up at once.
+    fn failed(self, failed: &Failed) {
+        let report = Report {
+            ok: false,
+            error: Some(failed.message.clone()),
+            dry_run: self.dry_run,
+            summary: Summary::default(),
+            would: None,
+            verified: false,
+            encrypted: false,
+            seconds: 0.0,
+            bits_per_second: 0.0,
+            estimate_seconds: None,
+            measured: Measured::of(&Going::default()),
+        };
+        // It has failed anyway.
+        let _ = self.say(&report);
+    }
+
+    fn say(self, report: &Report) -> Result<()> {
+        match self.json_stream {
+            true => output::emit_line(&Line::End { report }),
+            false => output::emit(true, report, |_, _| Ok(())),
+        }
+    }
+}
+
+/// What can be begun.
+struct Prepared {
+    plan: Plan,
+    receipt: Option<ReceiptWriter>,
+    /// The sources and the target, as they were written.
+    texts: Vec<String>,
+}
+
+/// Looks at what is here, so that nobody else is bothered in vain.
+fn prepare(args: &CpArgs) -> Result<Prepared> {
     let plan = plan(args)?;
     let texts: Vec<String> =
         args.paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     let (target, sources) = texts.split_last().context("clap asks for two paths")?;
     if plan.way.sends_from_here() {
-        // Nobody is to be bothered before it is known that there is something to send.
         side::check(&Job::Source(plan.source.clone()), &plan.terms)?;
     }
     if let Way::Here | Way::With { sending: false, .. } = plan.way {
         side::check(&Job::Sink(plan.sink.clone()), &plan.terms)?;
     }
+    if let Way::Here = plan.way {
+        itself::check(&plan.source, &plan.sink).map_err(Usage)?;
+    }
     let receipt = match &args.receipt {
         Some(path) => Some(ReceiptWriter::create(path, sources, target)?),
         None => None,
     };
-    let streaming = plan.sink.stream;
+    Ok(Prepared { plan, receipt, texts })
+}
+
+/// Copies.
+fn copy(args: &CpArgs, words: Words, prepared: Prepared) -> Result<()> {
+    let Prepared { plan, receipt, texts } = prepared;
+    let (target, sources) = texts.split_last().context("clap asks for two paths")?;
     let wanted = Wanted {
         quiet: args.quiet,
         verbose: args.verbose,
         progress: plan.settings.progress.value,
-        json_stream: args.json_stream && !streaming,
+        json_stream: args.json_stream,
+        dry_run: args.dry_run,
     };
     let show = Show::new(wanted, receipt);
     show.line(&Line::Start { sources, target });
     let began = Instant::now();
+    // What was read of a stream, or written to one, is not there any more.
+    let streams = plan.source.stream || plan.sink.stream;
+    let ended = |finished| Ended::of(finished, !streams);
     let finished = match &plan.way {
-        Way::Here => here::run(&plan, &show).map(Ended::from),
-        Way::With { host, sending } => with::run(&plan, host, *sending, &show).map(Ended::from),
+        Way::Here => here::run(&plan, &show).map(ended),
+        Way::With { host, sending } => with::run(&plan, host, *sending, &show).map(ended),
         Way::Served { export, sending } => {
-            served::run(&plan, export, *sending, &args.server, &show).map(Ended::from)
+            served::run(&plan, export, *sending, &args.server, &show).map(ended)
         }
         Way::Between { from, to } => between::run(&plan, from, to, &show),
     };
@@ -91,27 +175,29 @@ pub fn run(args: &CpArgs) -> Result<()> {
         }
     };
     let receipt = show.end_progress().filter(|_| begun);
-    conclude(args, &plan, &show, receipt, ended, began.elapsed())
+    conclude(args, words, &plan, &show, receipt, ended, began.elapsed())
 }
 
 /// What became of a copy.
 struct Ended {
     summary: Summary,
-    going: Going,
+    measured: Measured,
     /// Entries that failed do not count.
     result: Result<(), Failed>,
 }
 
 impl Default for Ended {
     fn default() -> Self {
-        Ended { summary: Summary::default(), going: Going::default(), result: Ok(()) }
+        let measured = Measured::of(&Going::default());
+        Ended { summary: Summary::default(), measured, result: Ok(()) }
     }
 }
 
-impl From<Finished> for Ended {
-    fn from(Finished { summary, going, result }: Finished) -> Self {
+impl Ended {
+    /// Of a copy that can be taken up `again`, if it has got anywhere.
+    fn of(Finished { summary, going, result }: Finished, again: bool) -> Self {
         let some = going.progress.moved > 0;
-        let again = some || summary.moved_bytes + summary.resumed_bytes > 0;
+        let again = again && (some || summary.moved_bytes + summary.resumed_bytes > 0);
         let result = result.map_err(|error| {
             let code = error.exit_code();
             let hint = match code {
@@ -120,81 +206,96 @@ impl From<Finished> for Ended {
             };
             Failed { code, message: format!("{error}{hint}") }
         });
-        Ended { summary, going, result }
+        Ended { summary, measured: Measured::of(&going), result }
     }
 }
 
 /// What came of it: the report, the receipt, the exit code.
 fn conclude(
     args: &CpArgs,
+    words: Words,
     plan: &Plan,
     show: &Show,
     receipt: Option<ReceiptWriter>,
     ended: Ended,
     took: Duration,
 ) -> Result<()> {
-    let Ended { summary, going, result } = ended;
-    let ok = result.is_ok() && summary.failed == 0;
-    let report = report(plan, summary, &going, &result, took);
-    show.line(&Line::End { report: &report });
+    let Ended { summary, measured, mut result } = ended;
+    let well = result.is_ok();
     // A dry run has nothing to prove.
-    if let Some(receipt) = receipt.filter(|_| !plan.terms.dry_run) {
-        receipt.finish(ok, &report.summary)?;
+    if let Some(receipt) = receipt.filter(|_| !plan.terms.dry_run)
+        && let Err(error) = receipt.finish(well && summary.failed == 0, &summary)
+    {
+        result = also(result, &error);
     }
-    let summary = &report.summary;
-    if args.json {
-        output::emit(true, &report, |_, _| Ok(()))?;
-    } else if !args.json_stream && !args.quiet && result.is_ok() {
+    let failed = summary.failed;
+    let report = report(plan, summary, measured, &result, took);
+    // If they are being said, the process is about to end.
+    if words.json() && !interrupt::take_last_words() {
+        return Err(interrupted().into());
+    }
+    let written = if words.json() {
+        words.say(&report)
+    } else if !args.quiet && well {
         let mut text = Vec::new();
         report.show(args.verbose, &mut text)?;
         // Standard output may be the copy itself.
         match plan.sink.stream {
-            true => eprint!("{}", String::from_utf8_lossy(&text)),
-            false => output::print(&text)?,
+            true => {
+                show::told(String::from_utf8_lossy(&text).trim_end());
+                Ok(())
+            }
+            false => output::print(&text),
         }
+    } else {
+        Ok(())
+    };
+    if let Some(error) = show.unwritten().or(written.err()) {
+        result = also(result, &error);
     }
     match result {
-        Ok(()) if summary.failed > 0 => {
-            let entries = if summary.failed == 1 { "entry" } else { "entries" };
-            let message =
-                format!("{} {entries} could not be copied; the rest is done", summary.failed);
+        Ok(()) if failed > 0 => {
+            let entries = if failed == 1 { "entry" } else { "entries" };
+            let message = format!("{failed} {entries} could not be copied; the rest is done");
             Err(Failed { code: 5, message }.into())
         }
         result => Ok(result?),
     }
 }
 
+/// Something else has failed, too.
+fn also(result: Result<(), Failed>, error: &anyhow::Error) -> Result<(), Failed> {
+    let text = exit::describe(error);
+    Err(match result {
+        Ok(()) => Failed { code: exit::code(error), message: text },
+        Err(Failed { code, message }) => Failed { code, message: format!("{message}; {text}") },
+    })
+}
+
 fn report(
     plan: &Plan,
-    summary: Summary,
-    going: &Going,
+    mut summary: Summary,
+    measured: Measured,
     result: &Result<(), Failed>,
     took: Duration,
 ) -> Report {
     let seconds = took.as_secs_f64();
-    let ended = going.ended.unwrap_or_else(Instant::now);
-    let transfer = going.connected.map_or(0.0, |at| (ended - at).as_secs_f64());
-    let moved = summary.moved_bytes as f64 * 8.0;
-    let rate = plan.terms.rate.map_or(going.capacity, |rate| rate as f64);
-    let estimate = (plan.terms.dry_run && rate > 0.0).then(|| moved / rate);
+    let dry_run = plan.terms.dry_run;
+    let would = dry_run.then(|| Would::take(&mut summary));
+    let rate = plan.terms.rate.map(|rate| rate as f64).or(measured.rates.network);
+    let estimate = would.zip(rate.filter(|rate| *rate > 0.0));
+    let connected = measured.transport.is_some() && !matches!(plan.way, Way::Here);
     Report {
         ok: result.is_ok() && summary.failed == 0,
         error: result.as_ref().err().map(ToString::to_string),
-        dry_run: plan.terms.dry_run,
-        verified: plan.terms.verify,
-        encrypted: !plan.terms.plain && !matches!(plan.way, Way::Here),
+        dry_run,
+        would,
+        verified: plan.terms.verify && !dry_run && result.is_ok(),
+        encrypted: !plan.terms.plain && !dry_run && connected,
         seconds,
-        transfer_seconds: transfer,
-        bits_per_second: if plan.terms.dry_run { 0.0 } else { moved / seconds.max(1e-9) },
-        estimate_seconds: estimate,
-        transport: going.path.clone(),
-        rtt_ms: going.rtt.as_secs_f64() * 1e3,
-        packets_sent: going.packets_sent,
-        retransmitted: going.retransmitted,
-        limited_by: going.limit().map(|limit| limit.to_string()),
-        source_stages: Stages::of(&going.overall.source),
-        sink_stages: Stages::of(&going.overall.sink),
-        rates: Rates::of(&going.overall, going.progress.moved, going.capacity),
+        bits_per_second: summary.moved_bytes as f64 * 8.0 / seconds.max(1e-9),
+        estimate_seconds: estimate.map(|(would, rate)| would.move_bytes as f64 * 8.0 / rate),
+        measured,
         summary,
     }
 }

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use farhaul::ConnectError;
 use farhaul_mover::transfer::TransferError;
@@ -87,6 +88,22 @@ pub fn describe(error: &anyhow::Error) -> String {
     })
 }
 
+/// A text that names may be part of, so that they do not steer the terminal. Some texts have several
+/// lines.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        // What is no control character may still turn the order of text.
+        let printed = farhaul_mover::printable_path(Path::new(c.encode_utf8(&mut [0; 4])));
+        match c {
+            '\n' => escaped.push(c),
+            _ if printed.starts_with(c) => escaped.push(c),
+            _ => escaped.extend(c.escape_default()),
+        }
+    }
+    escaped
+}
+
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<Usage>() {
         return Some(2);
@@ -129,5 +146,11 @@ mod tests {
         assert_eq!(code(&wrapped), 4);
         assert_eq!(code(&Usage("no such option".into()).into()), 2);
         assert_eq!(code(&anyhow::anyhow!("something else")), 1);
+    }
+
+    #[test]
+    fn names_do_not_steer_the_terminal() {
+        assert_eq!(escaped("a\u{1b}[2Jb\n\u{e9}\u{fffd}"), "a\\u{1b}[2Jb\n\u{e9}\u{fffd}");
+        assert_eq!(escaped("exe.\u{202e}txt\t"), "exe.\\u{202e}txt\\t");
     }
 }

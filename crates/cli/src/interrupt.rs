@@ -2,7 +2,10 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use crate::exit::INTERRUPTED;
 
@@ -12,6 +15,11 @@ type Action = Box<dyn Fn() + Send>;
 static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 static INSTALL: Once = Once::new();
+/// What is said before an interruption ends the process.
+static LAST_WORDS: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+static HAS_COME: AtomicBool = AtomicBool::new(false);
+/// Nobody may read last words.
+const LAST_WORDS_TIME: Duration = Duration::from_secs(1);
 
 /// While it lives, an action is done when the user interrupts.
 pub struct Registered(u64);
@@ -48,6 +56,40 @@ pub fn stop_flag() -> Stop {
 /// Says that the user has interrupted, and ends the process.
 pub fn end() -> ! {
     eprintln!("farhaul: interrupted");
+    exit()
+}
+
+/// Whether the user has interrupted.
+pub fn has_come() -> bool {
+    HAS_COME.load(Ordering::Relaxed)
+}
+
+/// Has `say` done before an interruption ends the process. From now on none goes without that.
+pub fn set_last_words(say: impl FnOnce() + Send + 'static) {
+    *last_words() = Some(Box::new(say));
+    install();
+}
+
+/// Whoever says something himself takes the last words away; false if they are being said.
+pub fn take_last_words() -> bool {
+    last_words().take().is_some()
+}
+
+fn last_words() -> MutexGuard<'static, Option<Box<dyn FnOnce() + Send>>> {
+    LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn exit() -> ! {
+    // Not within the match: the lock is not to be held meanwhile.
+    let say = last_words().take();
+    if let Some(say) = say {
+        let (done, wait) = channel();
+        thread::spawn(move || {
+            say();
+            let _ = done.send(());
+        });
+        let _ = wait.recv_timeout(LAST_WORDS_TIME);
+    }
     std::process::exit(INTERRUPTED.into());
 }
 
@@ -73,13 +115,19 @@ pub fn on_interrupt(action: impl Fn() + Send + 'static) {
 pub fn while_registered(action: impl Fn() + Send + 'static) -> Registered {
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     actions().push((number, Box::new(action)));
+    install();
+    Registered(number)
+}
+
+fn install() {
     INSTALL.call_once(|| {
         let mut interrupted = false;
         let installed = ctrlc::set_handler(move || {
             if interrupted {
-                std::process::exit(INTERRUPTED.into());
+                exit();
             }
             interrupted = true;
+            HAS_COME.store(true, Ordering::Relaxed);
             let actions = actions();
             if actions.is_empty() {
                 end();
@@ -91,5 +139,4 @@ pub fn while_registered(action: impl Fn() + Send + 'static) -> Registered {
         // Without a handler the signal just ends the process, which is safe as well.
         drop(installed);
     });
-    Registered(number)
 }

@@ -115,7 +115,7 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
             let text = exit::describe(&error);
             // Who has said it otherwise has no text; nor is there one for a command's own exit code.
             if !text.is_empty() && !error.is::<exit::Passed>() {
-                eprintln!("farhaul: {text}");
+                eprintln!("farhaul: {}", exit::escaped(&text));
             }
             ExitCode::from(exit::code(&error))
         }

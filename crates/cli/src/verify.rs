@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -15,7 +16,7 @@ use farhaul_mover::transfer::check::{self, Found, Tree, Wanted};
 use serde::Serialize;
 
 use crate::cp::receipt::read::{Entry, read};
-use crate::exit::{Failed, Usage, interrupted};
+use crate::exit::{self, Failed, Usage, interrupted};
 use crate::progress::Progress;
 use crate::units::show_size;
 use crate::{interrupt, output};
@@ -50,13 +51,15 @@ pub struct VerifyArgs {
 struct Report {
     /// Every file that is to be checked is what it was.
     ok: bool,
+    /// Why not all could be checked.
+    error: Option<String>,
     /// The copy was complete.
     complete: bool,
     /// Files that are what they were, and their bytes.
     same: u64,
     bytes: u64,
     missing: u64,
-    /// Files of another size or another content.
+    /// Files of another size or another content, and what is no file any more.
     differ: u64,
     unreadable: u64,
     /// Files of which the receipt has no digest: only their sizes were compared.
@@ -70,7 +73,7 @@ struct Report {
 #[derive(Clone, Debug, Serialize)]
 struct Problem {
     path: String,
-    /// `missing`, `size`, `digest` or `unreadable`.
+    /// `missing`, `kind`, `size`, `digest` or `unreadable`.
     problem: &'static str,
     /// For people.
     text: String,
@@ -91,7 +94,35 @@ struct Task {
 
 /// Runs the command.
 pub fn run(args: &VerifyArgs) -> Result<()> {
+    let told = match verify(args) {
+        Ok(report) => return conclude(&report),
+        Err(Failure { error, told: true }) => return Err(error),
+        Err(Failure { error, told: false }) => error,
+    };
+    if args.json {
+        // Programs are told, too. It has failed anyway.
+        let report = Report { error: Some(exit::describe(&told)), ..Report::default() };
+        let _ = output::emit(true, &report, show);
+    }
+    Err(told)
+}
+
+/// Whether standard output has been tried already.
+struct Failure {
+    error: anyhow::Error,
+    told: bool,
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure { error: error.into(), told: false }
+    }
+}
+
+/// Checks everything and prints what came of it.
+fn verify(args: &VerifyArgs) -> Result<Report, Failure> {
     let shown = args.receipt.display();
+    refuse_pipe(&args.receipt)?;
     let receipt = File::open(&args.receipt).map_err(|error| Usage(format!("{shown}: {error}")))?;
     let length = receipt.metadata().map_or(0, |metadata| metadata.len());
     let place = place(&args.target)?;
@@ -152,17 +183,29 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     if stop.load(Ordering::Relaxed) {
         return Err(interrupted().into());
     }
-    let about = about.map_err(|error| match error.is_io() {
-        true => anyhow::Error::from(error).context(format!("cannot read {shown}")),
-        false => Usage(format!("{shown} is no receipt of farhaul cp: {error}")).into(),
+    let about = about.map_err(|error| -> anyhow::Error {
+        match error.is_io() {
+            true => anyhow::Error::from(error).context(format!("cannot read {shown}")),
+            false => Usage(format!("{shown} is no receipt of farhaul cp: {error}")).into(),
+        }
     })?;
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
     report.complete = about.complete;
     report.ok = report.missing + report.differ + report.unreadable == 0;
     if args.json || !args.quiet {
-        output::emit(args.json, &report, show)?;
+        let written = output::emit(args.json, &report, show);
+        written.map_err(|error| Failure { error, told: true })?;
     }
-    conclude(&report)
+    Ok(report)
+}
+
+/// Opening a named pipe to which nobody writes would wait for ever; one of a shell, `<(…)`, has no name.
+fn refuse_pipe(receipt: &Path) -> Result<(), Usage> {
+    let named = receipt.canonicalize().and_then(std::fs::metadata);
+    if named.is_ok_and(|known| known.file_type().is_fifo()) {
+        return Err(Usage(format!("{} is a named pipe and no receipt", receipt.display())));
+    }
+    Ok(())
 }
 
 fn conclude(report: &Report) -> Result<()> {
@@ -182,10 +225,11 @@ fn conclude(report: &Report) -> Result<()> {
 
 fn show(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let Report { same, bytes, missing, differ, unreadable, only_size, not_checked, .. } = report;
-    write!(out, "{same} files are the same ({})", show_size(*bytes))?;
+    let files = if *same == 1 { "file is" } else { "files are" };
+    write!(out, "{same} {files} the same ({})", show_size(*bytes))?;
     for (count, text) in [
         (missing, "missing"),
-        (differ, "differ"),
+        (differ, if *differ == 1 { "differs" } else { "differ" }),
         (unreadable, "could not be read"),
         (only_size, "without a digest: only sizes compared"),
         (not_checked, "not checked, as the copy had left them as they were"),
@@ -263,6 +307,7 @@ fn count(report: &Mutex<Report>, task: &Task, found: Found) -> Option<Problem> {
             return None;
         }
         Found::Missing => (&mut report.missing, "missing", "missing".to_owned()),
+        Found::Other(what) => (&mut report.differ, "kind", format!("is {what}")),
         Found::Size(now) => {
             (&mut report.differ, "size", format!("has {now} bytes, had {size} when copied"))
         }

@@ -84,10 +84,22 @@ fn a_dry_run_tells_and_touches_nothing() {
         let member = |name: &str| told[name].as_u64();
         assert_eq!(told["dry_run"], true);
         assert_eq!(
-            ["files", "moved_files", "moved_bytes", "same_files", "deleted"].map(member),
+            ["files", "would_move_files", "would_move_bytes", "same_files", "would_delete"]
+                .map(member),
             [Some(3), Some(2), Some((5 << 20) + 18), Some(1), Some(2)],
             "{way:?} {told}"
         );
+        // Nothing was done.
+        let done = ["moved_files", "moved_bytes", "deleted"].map(member);
+        assert_eq!(done, [Some(0); 3], "{way:?} {told}");
+        let claimed = (&told["verified"], &told["encrypted"]);
+        assert_eq!(claimed, (&false.into(), &false.into()), "{way:?} {told}");
+        let stream = place.copy(way, &["-n", "--delete", "--json-stream"], "from/", &to).well();
+        let events = stream.events();
+        let count = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
+        assert_eq!((count("would_delete"), count("deleted")), (1, 0), "{way:?} {events:?}");
+        let of_new = events.iter().find(|event| event["path"] == "new").expect("a file");
+        assert_eq!(of_new["outcome"], "would_move", "{way:?}");
         // 5 MiB at 1 Mb/s.
         let estimate = told["estimate_seconds"].as_f64().expect("an estimate");
         assert!((estimate - 41.9).abs() < 0.1, "{way:?} {estimate}");
@@ -246,7 +258,7 @@ fn programs_are_told_in_json() {
         }
         assert!(report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
         assert!(report["source_stages"]["read"].is_number());
-        if matches!(way, Way::Push | Way::Pull) {
+        if way != Way::Local {
             let transport = report["transport"].as_str().expect("there was one");
             assert!(transport.contains("127.0.0.1"), "{transport}");
         }
@@ -280,13 +292,91 @@ fn programs_are_told_in_json() {
     // Intervals come once a second: a copy that lasts has some.
     place.write("slow", bytes(1 << 20, 3));
     let slow = ["--json-stream", "--rate", "4M"];
-    let done = place.copy(Way::Push, &slow, "slow", "slow-there").well();
-    let events = done.events();
-    let interval = events.iter().find(|event| event["event"] == "interval").expect("an interval");
-    for member in ["seconds", "bits_per_second", "files", "bytes", "moved", "rtt_ms"] {
-        assert!(interval[member].is_number(), "{member}: {interval}");
+    for way in [Way::Push, Way::Between] {
+        let done = place.copy(way, &slow, "slow", &format!("slow-{way:?}")).well();
+        let events = done.events();
+        let interval = events.iter().find(|event| event["event"] == "interval");
+        let interval = interval.expect("an interval");
+        for member in ["seconds", "bits_per_second", "files", "bytes", "moved", "rtt_ms"] {
+            assert!(interval[member].is_number(), "{way:?} {member}: {interval}");
+        }
+        assert_eq!(interval["total_bytes"], 1 << 20, "{way:?}");
+        let end = events.last().expect("an end");
+        assert!(end["packets_sent"].as_u64() > Some(0), "{way:?} {end}");
+        assert!(end["source_stages"]["limit"].as_f64() > Some(0.0), "{way:?} {end}");
     }
-    assert_eq!(interval["total_bytes"], 1 << 20);
+}
+
+/// Whatever the end is, and before anything has begun.
+#[test]
+fn every_end_is_told_in_json() {
+    let place = place_or_skip!();
+    place.write("f", "content");
+    place.write("from/f", "content");
+    let away = place.script("no-ssh", "exit 255");
+    let far = place.far("to");
+    for (args, code, told) in [
+        (vec!["nowhere", "to"], 2, "nowhere"),
+        (vec!["f", "no/such/to"], 2, "make it first"),
+        (vec!["from", "f", "f"], 2, "more than one file"),
+        (vec!["f", "-"], 2, "both the copy and JSON"),
+        (vec!["--receipt", "nowhere/r", "f", "to"], 2, "receipt nowhere/r"),
+        (vec!["--ssh", &away, "f", &far], 1, "its own message"),
+        (vec!["--ssh", "/no/ssh", "f", &far], 1, "/no/ssh"),
+        (vec!["--ssh", "/no/ssh", &far, &far], 1, "/no/ssh"),
+    ] {
+        for form in ["--json", "--json-stream"] {
+            let done = place.cp(&[&[form], &args[..]].concat()).code(code);
+            let end = match form {
+                "--json" => done.json(),
+                _ => done.events().pop().expect("an end"),
+            };
+            assert_eq!(end["ok"], false, "{args:?}");
+            let error = end["error"].as_str().expect("a reason");
+            assert!(error.contains(told), "{args:?} {error}");
+            assert_eq!((&end["verified"], &end["encrypted"]), (&false.into(), &false.into()));
+        }
+    }
+    // While ssh connects.
+    let ssh = place.script("slow-ssh", "echo 'it runs' >&2; exec sleep 600");
+    for args in [["f", &far], [&far, &far]] {
+        let running = place.start(&["cp", "--json", "--ssh", &ssh, args[0], args[1]]);
+        running.wait_error_line("it runs");
+        running.interrupt();
+        let ended = running.finish();
+        assert_eq!(ended.code, Some(130), "{ended:#?}");
+        let report = ended.json();
+        let error = report["error"].as_str().expect("a reason");
+        assert!(report["ok"] == false && error.contains("interrupted"), "{report}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let place = Place::here();
+    place.write("from/f", "content");
+    place.cp(&["--receipt", "r", "from/", "to"]).well();
+    for args in [
+        &["cp", "--json", "from/", "to"][..],
+        &["cp", "--json-stream", "from/", "to"],
+        &["cp", "from/", "to"],
+        &["verify", "--json", "r", "to"],
+        &["verify", "r", "to"],
+    ] {
+        let Ok(full) = fs::OpenOptions::new().write(true).open("/dev/full") else {
+            common::skip!("no /dev/full");
+        };
+        let mut command = place.command(args);
+        command.stdout(full);
+        let done = common::copy::Done::of(command).code(1);
+        assert!(done.errors.contains("cannot write to standard output"), "{args:?} {done:?}");
+        // Who reads no more has seen enough.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = place.command(args);
+        command.stdout(writer);
+        common::copy::Done::of(command).well();
+    }
 }
 
 #[test]
@@ -301,6 +391,20 @@ fn quiet_and_verbose_are_what_they_say() {
         assert!(verbose.text().contains("limited by"), "{}", verbose.text());
         let quiet = place.copy(way, &["-q"], "from", &format!("q-{way:?}/")).well();
         assert_eq!((quiet.text().as_str(), quiet.errors.as_str()), ("", ""), "{way:?}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_misspelt_is_told() {
+    let place = Place::here();
+    place.write("f", "content");
+    for (flags, told) in [
+        (&[][..], "farhaul: FARHAUL_RAET is no setting; did you mean FARHAUL_RATE?\n"),
+        (&["-q"], ""),
+    ] {
+        let mut command = place.command(&[&["cp"], flags, &["f", "g"]].concat());
+        command.env("FARHAUL_RAET", "1").env("FARHAUL_SOMETHING_ELSE", "2");
+        assert_eq!(common::copy::Done::of(command).well().errors, told);
     }
 }
 
@@ -321,7 +425,9 @@ fn flags_come_before_the_environment_and_that_before_the_file() {
     };
     config("transport = \"udp\"\n[host.\"127.0.0.1\"]\ntransport = \"tcp\"\n");
     assert_eq!(transport(push(&[], &[])), "TCP");
-    assert_eq!(transport(push(&[], &[("FARHAUL_TRANSPORT", "udp")])), "UDP");
+    for name in ["udt", "udp"] {
+        assert_eq!(transport(push(&[], &[("FARHAUL_TRANSPORT", name)])), "UDP");
+    }
     let both = push(&["--transport", "tcp"], &[("FARHAUL_TRANSPORT", "udp")]);
     assert_eq!(transport(both), "TCP");
     config("transport = \"udp\"\n[host.other]\ntransport = \"tcp\"\n");

@@ -108,7 +108,41 @@ fn what_has_changed_since_is_found() {
     fs::rename(at("sub"), place.path("moved")).expect("a rename");
     symlink(place.path("moved"), at("sub")).expect("a link");
     let report = place.run(&["verify", "--json", "r", "into"]).code(4).json();
-    assert_eq!(report["missing"], 2, "{report}");
+    assert_eq!((&report["missing"], &report["differ"]), (&1.into(), &3.into()), "{report}");
+}
+
+#[test]
+fn what_stands_in_place_of_a_file_is_told() {
+    let place = Place::here();
+    for name in ["from/link", "from/pipe", "from/directory", "from/same"] {
+        place.write(name, "content");
+    }
+    place.cp(&["--receipt", "r", "from/", "into"]).well();
+    for name in ["link", "pipe", "directory"] {
+        fs::remove_file(place.path("into").join(name)).expect("it was copied");
+    }
+    symlink("same", place.path("into/link")).expect("a link");
+    fs::create_dir(place.path("into/directory")).expect("a directory");
+    for name in ["into/pipe", "receipt-pipe"] {
+        let fifo = Command::new("mkfifo").arg(place.path(name)).status();
+        assert!(fifo.expect("mkfifo").success());
+    }
+    let done = place.run(&["verify", "r", "into"]).code(4);
+    for line in ["link: is a symbolic link", "pipe: is a named pipe", "directory: is a directory"] {
+        assert!(done.text().contains(line), "{line}: {}", done.text());
+    }
+    assert!(done.text().contains("1 file is the same (7 B); 3 differ"), "{}", done.text());
+    let report = place.run(&["verify", "--json", "r", "into"]).code(4).json();
+    assert_eq!((&report["differ"], &report["missing"]), (&3.into(), &0.into()), "{report}");
+    let problems = report["problems"].as_array().expect("problems");
+    assert!(problems.iter().all(|problem| problem["problem"] == "kind"), "{report}");
+    // To which nobody writes.
+    for (receipt, told) in [("receipt-pipe", "named pipe"), ("nowhere", "No such file")] {
+        let done = place.run(&["verify", "--json", receipt, "into"]).code(2);
+        let report = done.json();
+        let error = report["error"].as_str().expect("a reason");
+        assert!(report["ok"] == false && error.contains(told), "{report}");
+    }
 }
 
 #[test]
@@ -122,7 +156,8 @@ fn receipts_lead_nowhere_else_and_bad_ones_are_told() {
         let whole = serde_json::json!({ "farhaul_receipt": 1, "files": [file], "complete": true });
         place.write("r", whole.to_string());
         let report = place.run(&["verify", "--json", "r", "dir"]).code(4).json();
-        assert_eq!(report["missing"], 1, "{path}: {report}");
+        assert_eq!(report["same"], 0, "{path}: {report}");
+        assert_eq!(report["missing"].as_u64().max(report["differ"].as_u64()), Some(1), "{path}");
     }
     for (text, told) in [
         ("", "no receipt"),
@@ -167,12 +202,19 @@ fn without_digests_only_sizes_are_compared_and_that_is_told() {
     let flags = ["--verify", "none", "--skip-existing", "--receipt", "r", "from/", "to"];
     place.cp(&flags).well();
     let done = place.run(&["verify", "r", "to"]).well();
-    for text in ["1 files are the same", "1 without a digest", "1 not checked"] {
+    for text in ["1 file is the same", "1 without a digest", "1 not checked"] {
         assert!(done.text().contains(text), "{text}: {}", done.text());
     }
     // In a place where nothing can be written, before anything is copied.
-    let done = place.cp(&["--receipt", "nowhere/r", "from/", "new"]).code(1);
-    assert!(done.errors.contains("receipt nowhere/r") && !place.path("new").exists());
+    for (receipt, told) in [
+        ("nowhere/r", "receipt nowhere/r: there is no directory nowhere"),
+        ("to", "receipt to: it is a directory"),
+        ("/dev/null", "receipt /dev/null: it is no regular file"),
+    ] {
+        let done = place.cp(&["--receipt", receipt, "from/", "new"]).code(2);
+        assert!(done.errors.contains(told), "{}", done.errors);
+        assert!(!place.path("new").exists());
+    }
 }
 
 /// Who has b3sum needs no farhaul.

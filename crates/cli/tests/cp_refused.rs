@@ -137,6 +137,79 @@ fn what_may_not_be_written_or_deleted_is_listed() {
         let done = unprivileged(&place, way, &[], "from/", "ours/new");
         assert!(matches!(done.code, Some(1 | 5)), "{done:?}");
         assert!(done.errors.contains("Permission denied"), "{way:?} {}", done.errors);
+        let dry = unprivileged(&place, way, &["-n"], "from/", "ours/new").code(1);
+        assert!(dry.errors.contains("Permission denied"), "{way:?} {}", dry.errors);
+    }
+}
+
+#[test]
+fn a_source_that_is_missing_keeps_no_other_back() {
+    let place = place_or_skip!();
+    place.write("one", "1");
+    place.write("tree/two", "2");
+    for way in WAYS {
+        let to = format!("to-{way:?}");
+        place.write(format!("{to}/old"), "stays: it may be in what is missing");
+        let (_, target) = place.named(way, "", &to);
+        let sources =
+            ["one", "nowhere", "tree/", "missing/"].map(|name| place.named(way, name, "").0);
+        let [one, nowhere, tree, missing] = sources.each_ref().map(String::as_str);
+        let flags = ["--delete", "--json", "--receipt", "r"];
+        let done = place.cp(&[&flags[..], &[one, nowhere, tree, missing, &target]].concat());
+        let done = done.code(5);
+        assert_eq!(names(&place.path(&to)), ["old", "one", "two"], "{way:?}");
+        for name in ["nowhere: No such file", "missing/: No such file", "2 entries could not"] {
+            assert_eq!(done.errors.matches(name).count(), 1, "{way:?} {name}: {}", done.errors);
+        }
+        let report = done.json();
+        assert_eq!((&report["failed"], &report["moved_files"]), (&2.into(), &2.into()), "{way:?}");
+        let receipt = fs::read(place.path("r")).expect("a receipt");
+        let receipt: serde_json::Value = serde_json::from_slice(&receipt).expect("JSON");
+        assert_eq!(receipt["complete"], false, "{way:?}");
+        // If there is nothing else, it is no copy.
+        let (odd, _) = place.named(way, "od\u{1b}[31md", "");
+        let none = place.cp(&[nowhere, &odd, &target]).code(2);
+        assert_eq!(none.errors.matches("No such file").count(), 1, "{way:?} {}", none.errors);
+        let (pattern, _) = place.named(way, "*.dat", "");
+        for (source, told) in [(&odd, "31md"), (&pattern, "patterns are not expanded")] {
+            let none = place.cp(&[source, &target]).code(2);
+            assert!(none.errors.contains(told), "{way:?} {}", none.errors);
+            assert!(!none.errors.contains('\u{1b}'), "{way:?} names do not steer the terminal");
+        }
+    }
+}
+
+#[test]
+fn a_directory_is_not_copied_into_itself() {
+    let place = place_or_skip!();
+    place.write("a/f", "f");
+    place.write("a/b/g", "g");
+    let before = common::copy::tree(&place.path("a"));
+    for way in [Way::Local, Way::Push, Way::Pull] {
+        for (from, to, told) in [
+            ("a", "a", "into itself"),
+            ("a", "a/b", "into itself"),
+            ("a", "a/new", "into itself"),
+            ("a/", "a/new", "into itself"),
+            ("a", "", "onto itself"),
+            ("a/", "a", "onto itself"),
+        ] {
+            let done = place.copy(way, &["--overwrite"], from, to).code(2);
+            assert!(done.errors.contains(told), "{way:?} {from} {to}: {}", done.errors);
+            assert_eq!(common::copy::tree(&place.path("a")), before, "{way:?} {from} {to}");
+        }
+        // Beside it, or where it is left out, is another matter.
+        place.copy(way, &[], "a/b", &format!("b-{way:?}/")).well();
+        place.copy(way, &["--exclude", "new"], "a/", "a/new").well();
+        assert_eq!(names(&place.path("a/new")), ["b", "b/g", "f"], "{way:?}");
+        fs::remove_dir_all(place.path("a/new")).expect("it was copied");
+        fs::File::open(place.path("a"))
+            .and_then(|a| {
+                let known = &before[std::ffi::OsStr::new("")].modified;
+                let since = Duration::new(known.0 as u64, known.1 as u32);
+                a.set_modified(std::time::SystemTime::UNIX_EPOCH + since)
+            })
+            .expect("it is ours");
     }
 }
 
@@ -167,11 +240,12 @@ fn a_target_that_does_not_fit_is_told() {
     for way in WAYS {
         let file = format!("file-{way:?}");
         place.write(&file, "a file");
-        let done = place.copy(way, &[], "from", &file).code(1);
+        let done = place.copy(way, &[], "from", &file).code(2);
         assert!(done.errors.contains("no directory"), "{way:?} {}", done.errors);
         assert_eq!(fs::read(place.path(&file)).expect("a file"), b"a file");
-        let above = place.copy(way, &[], "from/g", &format!("nowhere-{way:?}/below/it")).code(1);
-        assert!(above.errors.contains("nowhere-"), "{way:?} {}", above.errors);
+        let above = place.copy(way, &[], "from/g", &format!("nowhere-{way:?}/below/it")).code(2);
+        // By one side alone.
+        assert_eq!(above.errors.matches("nowhere-").count(), 1, "{way:?} {}", above.errors);
         // Only one entry is in the way: the rest is done.
         let to = format!("to-{way:?}");
         place.write(format!("{to}/name"), "a file where a directory should be");
@@ -329,6 +403,11 @@ fn a_copy_that_was_interrupted_goes_on() {
         running.interrupt();
         let ended = running.finish();
         assert_eq!(ended.code, Some(130), "{way:?} {ended:#?}");
+        let lost = ended.errors.iter().any(|line| line.contains("connection lost"));
+        assert!(!lost, "{way:?} {ended:#?}");
+        let end: serde_json::Value =
+            serde_json::from_str(ended.lines.last().expect("an end")).expect("JSON");
+        assert_eq!((&end["event"], &end["verified"]), (&"end".into(), &false.into()), "{way:?}");
         assert!(!place.path(&to).exists(), "{way:?}: under its name only when it is whole");
         let again = place.copy(way, &["--json", "--receipt", "r"], "file", &to).well().json();
         assert!(fs::read(place.path(&to)).expect("a file") == content, "{way:?}");
@@ -354,7 +433,7 @@ fn special_files_are_left_out_and_told() {
     let reserved =
         [".farhaul-0123456789abcdef.part", ".farhaul-2-1.journal", ".farhaul-x.unsynced"];
     for name in reserved {
-        place.write(&format!("from/{name}"), "what another copy has left");
+        place.write(format!("from/{name}"), "what another copy has left");
     }
     for way in WAYS {
         let to = format!("to-{way:?}");
@@ -365,6 +444,8 @@ fn special_files_are_left_out_and_told() {
         assert!(reserved.iter().all(|name| done.errors.contains(&told(name))), "{}", done.errors);
         assert_eq!(done.errors.matches("left out").count(), 4, "{way:?} {}", done.errors);
         assert_eq!(done.json()["skipped"], 4, "{way:?}");
+        let quiet = place.copy(way, &["-q"], "from/", &to).well();
+        assert_eq!(quiet.errors, "", "{way:?}");
     }
 }
 
@@ -374,6 +455,6 @@ fn nobody_waits_after_an_error() {
     let place = place_or_skip!();
     place.write("f", "f");
     let began = std::time::Instant::now();
-    place.cp(&["f", &place.far("nowhere/at/all")]).code(1);
+    place.cp(&["f", &place.far("nowhere/at/all")]).code(2);
     assert!(began.elapsed() < Duration::from_secs(60));
 }

@@ -151,7 +151,7 @@ fn several_sources_go_into_one_directory() {
     assert!(mixed.errors.contains("on one host"), "{}", mixed.errors);
     place.write("file", "");
     let file = place.cp(&[&b, &c, &place.text("file")]);
-    assert_eq!(file.code, Some(1), "{}", file.errors);
+    assert_eq!(file.code, Some(2), "{}", file.errors);
     assert!(file.errors.contains("no directory"), "{}", file.errors);
 }
 

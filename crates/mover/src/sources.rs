@@ -39,14 +39,57 @@ pub(crate) fn resolve(paths: &[PathBuf]) -> Result<Vec<Source>, SendError> {
     distinct(paths.iter().map(|path| resolve_one(path)).collect::<Result<_, _>>()?)
 }
 
-/// The sources, checked; a slash at the end of a path means the content of the directory, as with
-/// rsync.
-pub(crate) fn resolve_with_slashes(paths: &[PathBuf]) -> Result<Vec<Source>, SendError> {
+/// The sources, checked, and those that cannot be read; a slash at the end of a path means the content of
+/// the directory, as with rsync.
+pub(crate) fn resolve_with_slashes(paths: &[PathBuf]) -> Result<Resolved, SendError> {
     let with_dot = |path: &PathBuf| match path.as_os_str().as_bytes() {
         [.., b'/'] => resolve_one(&path.join(".")),
         _ => resolve_one(path),
     };
-    distinct(paths.iter().map(with_dot).collect::<Result<_, _>>()?)
+    readable(paths, with_dot)
+}
+
+/// Sources, of which some may be missing.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// What can be sent.
+    pub(crate) sources: Vec<Source>,
+    /// What is not there or cannot be opened, as given, and why.
+    pub(crate) missing: Vec<(PathBuf, io::Error)>,
+}
+
+/// Sets those apart that cannot be read: they do not keep the others back. If there are no others, the
+/// first of them is the error.
+pub(crate) fn readable(
+    paths: &[PathBuf],
+    resolve: impl Fn(&PathBuf) -> Result<Source, SendError>,
+) -> Result<Resolved, SendError> {
+    let (mut sources, mut missing) = (Vec::new(), Vec::new());
+    for path in paths {
+        match resolve(path) {
+            Ok(source) => sources.push(source),
+            Err(SendError::Io { source, .. }) => {
+                missing.push((path.clone(), about_patterns(path, source)));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if sources.is_empty() && !missing.is_empty() {
+        let (path, source) = missing.swap_remove(0);
+        return Err(SendError::Io { path, source });
+    }
+    Ok(Resolved { sources: distinct(sources)?, missing })
+}
+
+/// Here a shell has tried to expand a pattern before; on another host nobody has.
+fn about_patterns(path: &Path, error: io::Error) -> io::Error {
+    let pattern = path.as_os_str().as_bytes().iter().any(|byte| b"*?[".contains(byte));
+    if !pattern || error.kind() != io::ErrorKind::NotFound {
+        return error;
+    }
+    let text = "there is no such file, and patterns are not expanded: name the files, or copy the \
+                directory with --include";
+    io::Error::new(io::ErrorKind::NotFound, text)
 }
 
 /// The sources, if there are any and no two would arrive under one name.
@@ -183,12 +226,29 @@ mod tests {
     fn a_slash_means_the_content_where_it_does() {
         let dir = tree();
         let name = |path: &str| {
-            resolve_with_slashes(&[dir.path().join(path)]).map(|mut found| found.remove(0).name)
+            resolve_with_slashes(&[dir.path().join(path)])
+                .map(|mut found| found.sources.remove(0).name)
         };
         assert_eq!(name("a").unwrap(), Some(b"a".to_vec()));
         assert_eq!(name("a/").unwrap(), None);
         assert_eq!(name("a/.").unwrap(), None);
         assert!(matches!(name("file/"), Err(SendError::Io { .. })));
+    }
+
+    #[test]
+    fn what_is_missing_does_not_keep_others_back() {
+        let dir = tree();
+        let resolve = |paths: &[&str]| {
+            let paths: Vec<PathBuf> = paths.iter().map(|path| dir.path().join(path)).collect();
+            resolve_with_slashes(&paths)
+        };
+        let found = resolve(&["no", "a", "*.dat", "nothing/"]).unwrap();
+        assert_eq!((found.sources.len(), found.missing.len()), (1, 3));
+        assert!(found.missing[0].1.raw_os_error().is_some(), "{:?}", found.missing[0]);
+        assert!(found.missing[1].1.to_string().contains("not expanded"), "{:?}", found.missing[1]);
+        let none = resolve(&["no", "nothing"]).unwrap_err();
+        assert!(matches!(&none, SendError::Io { path, .. } if path.ends_with("no")), "{none}");
+        assert!(matches!(resolve(&["no", "a/.."]), Err(SendError::BadSource { .. })));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -171,7 +171,8 @@ fn noise_text(noise: &Option<String>) -> String {
 #[derive(Debug)]
 pub struct Remote {
     host: String,
-    command: SshCommand,
+    /// Where ssh's configuration says that the host is: being found out.
+    configured: Arc<OnceLock<Option<String>>>,
     greeting: Greeting,
     child: Ending,
     sender: RemoteSender,
@@ -257,6 +258,11 @@ impl Remote {
         // A long line waits until ssh has connected, which `stop` must not.
         spawn("farhaul-hello", move || drop(sent.write(&first))).map_err(spawn_error)?;
         spawn("farhaul-agent", move || receive(stdout, &begun, &told)).map_err(spawn_error)?;
+        // While ssh connects, which takes longer.
+        let configured = Arc::new(OnceLock::new());
+        let (found, ssh, alias) = (Arc::clone(&configured), command.clone(), host.to_owned());
+        let ask = move || drop(found.set(configured_hostname(&ssh, &alias)));
+        spawn("farhaul-ssh-G", ask).map_err(spawn_error)?;
         let beginning = wait(&beginning, stop).ok_or(SshError::Interrupted(host.to_owned()))?;
         let greeting = match beginning {
             Beginning::Greeting(text) => greeting(&text, host)?,
@@ -266,8 +272,8 @@ impl Remote {
                 return Err(no_greeting(host, remote, status, first));
             }
         };
-        let (host, command) = (host.to_owned(), command.clone());
-        Ok(Remote { host, command, greeting, child, sender, received })
+        let host = host.to_owned();
+        Ok(Remote { host, configured, greeting, child, sender, received })
     }
 
     /// What the agent said first.
@@ -293,7 +299,7 @@ impl Remote {
             return self.greeting.candidates(&[]);
         }
         let after_user = self.host.rsplit_once('@').map_or(&*self.host, |(_, host)| host);
-        let configured = configured_hostname(&self.command, &self.host);
+        let configured = self.configured.wait();
         let name = configured.as_deref().unwrap_or(after_user);
         // A name that only ssh knows: the agent's own addresses are left.
         let found = resolve(name, 0).unwrap_or_default();

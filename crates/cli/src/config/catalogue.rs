@@ -92,7 +92,7 @@ settings! {
     streams "streams": Streams = value::STREAMS, "auto",
         "Connections that carry data side by side";
     transport "transport": Transport = value::TRANSPORT, "auto",
-        "What data travels over: UDP, TCP, or UDP where it passes";
+        "What data travels over: UDT over UDP (udp is the same), TCP, or UDT where it passes";
     ssh "ssh": String = value::WORDS, "ssh",
         "Command, with options, that starts the other side's farhaul";
     remote_farhaul "remote-farhaul": String = value::WORDS, "farhaul",

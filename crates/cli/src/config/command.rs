@@ -57,7 +57,7 @@ pub fn run(command: &ConfigCommand) -> Result<()> {
     let surroundings = Surroundings::of_process();
     match command {
         ConfigCommand::Show(args) => {
-            hint_at_unknown(&surroundings);
+            hint_at_unknown();
             let settings = Settings::load(&FlagLayer::default(), args.host.as_deref())?;
             let items: Vec<Item> = settings.shown().into_iter().map(Item::of).collect();
             output::emit(args.json, &items, |items, out| show(items, args.origin, out))
@@ -74,7 +74,8 @@ pub fn run(command: &ConfigCommand) -> Result<()> {
 }
 
 /// Variables are not ours alone, so unknown ones are no errors; but some are misspelt.
-fn hint_at_unknown(surroundings: &Surroundings) {
+pub fn hint_at_unknown() {
+    let surroundings = Surroundings::of_process();
     let settings = CATALOGUE.iter().map(super::Info::variable);
     let known: Vec<String> = settings.chain([FILE_VARIABLE.to_owned()]).collect();
     // The beginning is alike in all.

@@ -158,12 +158,17 @@ pub const STREAMS: Kind<Streams> = Kind {
 
 /// A transport.
 pub const TRANSPORT: Kind<Transport> = Kind {
-    form: "auto, udp or tcp",
+    form: "auto, udt or tcp",
     parse: |text| one_of(text, &TRANSPORTS),
     show: |value| name_of(value, &TRANSPORTS),
 };
-const TRANSPORTS: [(&str, Transport); 3] =
-    [("auto", Transport::Auto), ("udp", Transport::Udp), ("tcp", Transport::Tcp)];
+/// UDT is what data travels by over UDP.
+const TRANSPORTS: [(&str, Transport); 4] = [
+    ("auto", Transport::Auto),
+    ("udt", Transport::Udp),
+    ("tcp", Transport::Tcp),
+    ("udp", Transport::Udp),
+];
 
 /// What to compare.
 pub const VERIFY: Kind<Verify> = Kind {
@@ -457,7 +462,8 @@ mod tests {
         kept(RATE, &["none", "1.5G", "1.234567M", "999"]);
         kept(MEMORY, &["auto", "64MiB", "100MB", "131073"]);
         kept(STREAMS, &["auto", "1", "32"]);
-        kept(TRANSPORT, &["auto", "udp", "tcp"]);
+        kept(TRANSPORT, &["auto", "udt", "tcp"]);
+        assert_eq!((TRANSPORT.parse)("udp"), Ok(Transport::Udp), "another name of udt");
         kept(VERIFY, &["full", "none"]);
         kept(SWITCH, &["true", "false"]);
         kept(TIME, &["60s", "1500ms", "7us", "1ns"]);
@@ -484,7 +490,7 @@ mod tests {
         refused(RATE, &[("fast", "not a rate"), ("0", "")]);
         refused(MEMORY, &[("1", "from 131072"), ("2TiB", "from"), ("x", "size")]);
         refused(STREAMS, &[("0", "1 to 32"), ("33", "1 to 32"), ("many", "auto")]);
-        refused(TRANSPORT, &[("ucp", "did you mean 'udp'?")]);
+        refused(TRANSPORT, &[("uddt", "did you mean 'udt'?")]);
         refused(VERIFY, &[("ful", "did you mean 'full'?")]);
         refused(SWITCH, &[("maybe", "true or false")]);
         refused(TIME, &[("0", "above zero"), ("soon", "")]);

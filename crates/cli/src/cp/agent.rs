@@ -20,8 +20,10 @@ use farhaul_secure::{Identity, Trust};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::job::{Order, Told};
+use super::itself;
+use super::job::{Job, Order, Told};
 use super::links::{Dialing, adapt};
+use super::report::Measured;
 use super::show::file_line;
 use super::side::{self, Going, Surroundings, Wish};
 use crate::config::value::{At, Transport};
@@ -102,9 +104,10 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
     listening.close();
     let error = finished.result.err().map(|error| (error.exit_code(), error.to_string()));
     let code = error.as_ref().map(|(code, _)| *code);
+    let measured = Box::new(Measured::of(&finished.going));
     let summary = Box::new(finished.summary);
     // Who has gone does not want to know.
-    let _ = sender.send(&Told::End { summary, error });
+    let _ = sender.send(&Told::End { summary, measured, error });
     match code {
         None => Ok(()),
         // The controller says it; here it would be said twice.
@@ -126,6 +129,12 @@ pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal
     }
     side::check(&order.job, &order.terms)
         .map_err(|error| Refusal { code: error.exit_code(), text: error.to_string() })?;
+    let itself = match (&order.job, &order.peer) {
+        (Job::Source(job), Some(target)) => itself::check_sources(job, target),
+        (Job::Sink(job), Some(sources)) => itself::check_target(job, sources),
+        (_, None) => Ok(()),
+    };
+    itself.map_err(|text| Refusal { code: 2, text })?;
     let identity = Identity::generate().map_err(|error| error.to_string())?;
     let key = identity.public_key();
     let (trust, expected) = match hello.key {

@@ -58,7 +58,7 @@ pub struct CpArgs {
     /// Do not count files and bytes beforehand: no estimate of the time left
     #[arg(long)]
     pub no_count: bool,
-    /// Show nothing but failures
+    /// Show nothing but failures, and that data is not encrypted
     #[arg(short, long)]
     pub quiet: bool,
     /// Show every file, and what limited the copy
@@ -67,7 +67,7 @@ pub struct CpArgs {
     /// Print one JSON document at the end
     #[arg(long, conflicts_with = "json_stream")]
     pub json: bool,
-    /// Print a JSON document for each event: start, interval, file, failed, deleted, note, end
+    /// Print a JSON document for each event: start, interval, file, failed, deleted, would_delete, note, end
     #[arg(long)]
     pub json_stream: bool,
     #[command(flatten)]
@@ -91,7 +91,7 @@ pub struct SettingArgs {
     /// Connections that carry data side by side
     #[arg(long, value_name = value::STREAMS.form, value_parser = value::STREAMS.parse)]
     pub streams: Option<Streams>,
-    /// What data travels over
+    /// What data travels over: UDT over UDP (udp is the same), TCP, or UDT where it passes
     #[arg(long, value_name = value::TRANSPORT.form, value_parser = value::TRANSPORT.parse)]
     pub transport: Option<value::Transport>,
     /// Command, with options, that starts the other side's farhaul

@@ -9,9 +9,8 @@ use farhaul_remote::{Received, Remote, SshCommand};
 
 use super::agent::Command;
 use super::job::{Job, ProgressLine, Told};
-use super::report::Summary;
+use super::report::{Measured, Summary};
 use super::show::Show;
-use super::side::Going;
 use super::{END, Ended, LastWord, Plan, refused};
 use crate::agent::Task;
 use crate::config::{FlagLayer, Origin, Settings};
@@ -20,6 +19,8 @@ use crate::interrupt;
 
 /// Between two looks at the one or the other.
 const LOOK: Duration = Duration::from_millis(50);
+/// After so long the source has heard from a sink that has failed, or never will.
+const HEARD: Duration = Duration::from_millis(500);
 
 /// Starts both sides, brings them together, and tells how it goes.
 pub fn run(plan: &Plan, from: &str, to: &str, show: &Show) -> Result<Ended> {
@@ -65,12 +66,14 @@ fn follow(
     let mut ends: [Option<LastWord>; 2] = [None, None];
     let mut gone = [false, false];
     let mut stopped = false;
-    let mut going = Going::default();
+    // Until the source has told all of it.
+    let mut on_the_way = Measured::default();
+    let mut measured = None;
     let mut sink_ended = None;
     // What the source says counts; a sink that has ended is not waited for, nor who has gone wordless.
     while ends[0].is_none() && !gone[0] && !(gone[1] && ends[1].is_none()) {
         let sink_failed = ends[1].as_ref().is_some_and(|(_, error)| error.is_some());
-        if sink_failed && sink_ended.get_or_insert_with(Instant::now).elapsed() > END {
+        if sink_failed && sink_ended.get_or_insert_with(Instant::now).elapsed() > HEARD {
             // It may never have been there for the source.
             let _ = source.sender().send(&Command::Stop);
         }
@@ -85,11 +88,16 @@ fn follow(
             loop {
                 match remote.received().recv_timeout(LOOK) {
                     Ok(Received::Message(value)) => match serde_json::from_value(value) {
-                        Ok(Told::End { summary, error }) => ends[at] = Some((*summary, error)),
+                        Ok(Told::End { summary, measured: all, error }) => {
+                            ends[at] = Some((*summary, error));
+                            if at == 0 {
+                                measured = Some(*all);
+                            }
+                        }
                         // The sink tells the source what its user is to know.
                         Ok(told) if at == 0 => {
                             if let Told::Progress(line) = &told {
-                                note_progress(&mut going, line);
+                                note_progress(&mut on_the_way, line);
                             }
                             tell(show, told);
                         }
@@ -110,7 +118,8 @@ fn follow(
     // What the sink says of itself is better than what the source makes of it.
     let sinks_word = sink_end.as_ref().and_then(|(_, error)| error.clone());
     let (summary, result) = match source_end.or(sink_end) {
-        _ if stopped => (Summary::default(), Err(interrupted())),
+        Some((summary, _)) if stopped => (summary, Err(interrupted())),
+        None if stopped => (Summary::default(), Err(interrupted())),
         Some((summary, None)) => (summary, Ok(())),
         Some((summary, Some((code, message)))) => {
             let consequence = code == INTERRUPTED || message.starts_with("the other side");
@@ -122,15 +131,17 @@ fn follow(
         }
         None => (Summary::default(), Err(lost(if gone[0] { from } else { to }))),
     };
-    Ok(Ended { summary, going, result })
+    Ok(Ended { summary, measured: measured.unwrap_or(on_the_way), result })
 }
 
 /// What the report at the end tells of the way.
-fn note_progress(going: &mut Going, line: &ProgressLine) {
-    going.rtt = Duration::try_from_secs_f64(line.rtt_ms / 1e3).unwrap_or_default();
+fn note_progress(measured: &mut Measured, line: &ProgressLine) {
+    measured.rtt_ms = line.rtt_ms;
     if !line.path.is_empty() {
-        going.path = Some(line.path.clone());
-        going.connected.get_or_insert_with(Instant::now);
+        measured.transport = Some(line.path.clone());
+    }
+    if !line.limit.is_empty() {
+        measured.limited_by = Some(line.limit.clone());
     }
 }
 

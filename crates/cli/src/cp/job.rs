@@ -218,6 +218,8 @@ pub struct Order {
     pub ports: Option<(u16, u16)>,
     /// Tell the controller how it goes: it has no part of its own.
     pub tell: bool,
+    /// The directories of the controller's part.
+    pub peer: Option<super::itself::Places>,
 }
 
 /// What an agent tells its controller afterwards, and before if it was asked to.
@@ -238,6 +240,8 @@ pub enum Told {
     End {
         /// What was done.
         summary: Box<super::report::Summary>,
+        /// How it went.
+        measured: Box<super::report::Measured>,
         /// Why it ended before its time: the exit code and the text.
         error: Option<(u8, String)>,
     },

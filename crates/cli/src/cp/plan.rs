@@ -10,6 +10,7 @@ use farhaul_mover::location::{Location, Served, There};
 use farhaul_remote::Transport;
 
 use super::args::CpArgs;
+use super::itself::Places;
 use super::job::{Bytes, Job, Kept, OnExisting, Order, SinkJob, SourceJob, Terms};
 use super::show::Show;
 use crate::config::Settings;
@@ -84,7 +85,7 @@ impl Plan {
     /// Tells what nobody should overlook.
     pub fn warn(&self, show: &Show) {
         if self.terms.plain {
-            show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
+            show.warn("NOT ENCRYPTED: anybody on the way can read what is copied");
         }
     }
 
@@ -96,10 +97,14 @@ impl Plan {
         }
     }
 
-    /// What an agent is told.
+    /// What an agent is told, which is to `tell` everything if this host has no part in it.
     pub fn order(&self, job: Job, tell: bool) -> Order {
         let ports = self.settings.listen_ports.value.map(|ports| (ports.first, ports.last));
-        Order { job, terms: self.terms.clone(), ports, tell }
+        let peer = (!tell).then(|| match &job {
+            Job::Source(_) => Places::of_target(&self.sink),
+            Job::Sink(_) => Places::of_sources(&self.source),
+        });
+        Order { job, terms: self.terms.clone(), ports, tell, peer }
     }
 }
 

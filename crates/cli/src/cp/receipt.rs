@@ -2,6 +2,7 @@
 
 pub mod read;
 
+use std::fs;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,8 @@ use tempfile::NamedTempFile;
 
 use super::job::FileLine;
 use super::report::Summary;
+use crate::exit::Usage;
+use crate::files;
 
 /// The form of receipts that this version writes and reads.
 const FORMAT: u32 = 1;
@@ -50,17 +53,35 @@ struct Head<'a> {
     target: &'a str,
 }
 
+/// Finds out whether there can be a receipt, which is better known before the copy. What is there stays.
+fn writable(path: &Path, directory: &Path) -> Result<()> {
+    let wrong = |why: &str| {
+        let path = path.display();
+        Err(Usage(format!("cannot write the receipt {path}: {why}")).into())
+    };
+    match fs::metadata(path) {
+        Ok(known) if known.is_dir() => return wrong("it is a directory"),
+        Ok(known) if !known.is_file() => return wrong("it is no regular file"),
+        _ => {}
+    }
+    if !directory.is_dir() {
+        return wrong(&format!("there is no directory {}", directory.display()));
+    }
+    files::check_one(path).with_context(|| format!("cannot write the receipt {}", path.display()))
+}
+
 impl ReceiptWriter {
     /// Begins a receipt beside its later name.
     ///
     /// # Errors
     ///
-    /// It cannot be written there.
+    /// It cannot be written there, or something else than a file has its name.
     pub fn create(path: &Path, sources: &[String], target: &str) -> Result<Self> {
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        writable(path, directory)?;
         let file = NamedTempFile::new_in(directory)
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;
         let created = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

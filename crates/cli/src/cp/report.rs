@@ -1,12 +1,13 @@
 //! What a copy came to, and the receipt of it.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farhaul_mover::transfer::limit::Evidence;
 use farhaul_mover::transfer::stages::{STAGES, Stage};
 use serde::{Deserialize, Serialize};
 
+use super::side::Going;
 use crate::units::{show_rate, show_size, show_time};
 
 /// What one side has done, as it tells the other or its user.
@@ -44,14 +45,49 @@ pub struct Report {
     pub dry_run: bool,
     #[serde(flatten)]
     pub summary: Summary,
+    /// What a dry run would move, and delete.
+    #[serde(flatten)]
+    pub would: Option<Would>,
+    /// All that was moved has been verified.
     pub verified: bool,
+    /// Content went to another host, and nobody on the way could read it.
     pub encrypted: bool,
     pub seconds: f64,
-    /// From the first connection on.
-    pub transfer_seconds: f64,
     pub bits_per_second: f64,
     /// With a dry run: how long it would take, at what the path seems to carry.
     pub estimate_seconds: Option<f64>,
+    #[serde(flatten)]
+    pub measured: Measured,
+}
+
+/// What a dry run would do.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Would {
+    #[serde(rename = "would_move_files")]
+    pub move_files: u64,
+    #[serde(rename = "would_move_bytes")]
+    pub move_bytes: u64,
+    #[serde(rename = "would_delete")]
+    pub delete: u64,
+}
+
+impl Would {
+    /// Takes it out of a summary of a dry run, in which nothing was done.
+    pub fn take(summary: &mut Summary) -> Self {
+        let take = std::mem::take::<u64>;
+        Would {
+            move_files: take(&mut summary.moved_files),
+            move_bytes: take(&mut summary.moved_bytes),
+            delete: take(&mut summary.deleted),
+        }
+    }
+}
+
+/// How a copy went, as a side knows it that has connections.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Measured {
+    /// From the first connection on.
+    pub transfer_seconds: f64,
     pub transport: Option<String>,
     pub rtt_ms: f64,
     pub packets_sent: u64,
@@ -65,9 +101,27 @@ pub struct Report {
     pub rates: Rates,
 }
 
+impl Measured {
+    /// Of a side that has ended.
+    pub fn of(going: &Going) -> Self {
+        let ended = going.ended.unwrap_or_else(Instant::now);
+        Measured {
+            transfer_seconds: going.connected.map_or(0.0, |at| (ended - at).as_secs_f64()),
+            transport: going.path.clone(),
+            rtt_ms: going.rtt.as_secs_f64() * 1e3,
+            packets_sent: going.packets_sent,
+            retransmitted: going.retransmitted,
+            limited_by: going.limit().map(|limit| limit.to_string()),
+            source_stages: Stages::of(&going.overall.source),
+            sink_stages: Stages::of(&going.overall.sink),
+            rates: Rates::of(&going.overall, going.progress.moved, going.capacity),
+        }
+    }
+}
+
 /// Bits a second of one lane's work in each part by itself, and what the path seems to carry. None:
 /// too little of it to tell.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Rates {
     pub source_disk: Option<f64>,
     pub source_hash: Option<f64>,
@@ -114,7 +168,7 @@ impl Rates {
 }
 
 /// Shares of time, 0 to 1.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Stages {
     pub idle: f64,
     pub read: f64,
@@ -166,8 +220,9 @@ impl Report {
     /// For people.
     pub fn show(&self, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         let s = &self.summary;
-        if self.dry_run {
-            write!(out, "would copy {} ({})", files(s.moved_files), show_size(s.moved_bytes))?;
+        if let Some(would) = &self.would {
+            let size = show_size(would.move_bytes);
+            write!(out, "would copy {} ({size})", files(would.move_files))?;
             if s.same_files > 0 {
                 write!(out, "; {} there already", files_are(s.same_files))?;
             }
@@ -175,8 +230,8 @@ impl Report {
                 write!(out, "; {}", self.others())?;
             }
             writeln!(out)?;
-            if s.deleted > 0 {
-                writeln!(out, "would delete {}", counted(s.deleted, "entry", "entries"))?;
+            if would.delete > 0 {
+                writeln!(out, "would delete {}", counted(would.delete, "entry", "entries"))?;
             }
             if s.failed > 0 {
                 writeln!(out, "could not copy {}", counted(s.failed, "entry", "entries"))?;
@@ -219,19 +274,21 @@ impl Report {
             (false, _) => writeln!(out, "; not complete")?,
         }
         if verbose {
+            let Measured { limited_by, rtt_ms, packets_sent, retransmitted, .. } = &self.measured;
             let nothing = "nothing that stands out";
-            writeln!(out, "limited by: {}", self.limited_by.as_deref().unwrap_or(nothing))?;
+            writeln!(out, "limited by: {}", limited_by.as_deref().unwrap_or(nothing))?;
             let sides = [
-                ("sender:  ", self.source_stages.show()),
-                ("receiver:", self.sink_stages.show()),
-                ("alone:   ", self.rates.show()),
+                ("sender:  ", self.measured.source_stages.show()),
+                ("receiver:", self.measured.sink_stages.show()),
+                ("alone:   ", self.measured.rates.show()),
             ];
             for (side, shown) in sides.iter().filter(|(_, shown)| !shown.is_empty()) {
                 writeln!(out, "{side} {shown}")?;
             }
-            if let Some(transport) = self.transport.as_ref().filter(|_| self.packets_sent > 0) {
-                let share = self.retransmitted as f64 * 100.0 / self.packets_sent.max(1) as f64;
-                writeln!(out, "{transport}, rtt {:.1} ms, retransmitted {share:.2}%", self.rtt_ms)?;
+            if let Some(transport) = self.measured.transport.as_ref().filter(|_| *packets_sent > 0)
+            {
+                let share = *retransmitted as f64 * 100.0 / *packets_sent as f64;
+                writeln!(out, "{transport}, rtt {rtt_ms:.1} ms, retransmitted {share:.2}%")?;
             }
         }
         Ok(())

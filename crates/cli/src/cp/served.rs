@@ -82,9 +82,7 @@ pub fn run(
     let _registered = cancel_on_interrupt(&cancel, Some(&stop));
     let name = address(&export.host, export.port);
     let dialer = meet(plan, export, &name, args, &stop)?;
-    if plan.terms.plain {
-        show.note("NOT ENCRYPTED: anybody on the way can read what is copied");
-    }
+    plan.warn(show);
     let window = plan.terms.most_window();
     let (first, session) = ask(&dialer, order, &name, &stop, window)?;
     let dialing = Dialing::new(dialer, stop, window);

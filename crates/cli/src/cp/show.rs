@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::job::{Bytes, FileLine, ProgressLine};
 use super::receipt::ReceiptWriter;
 use super::side::Going;
-use crate::output;
 use crate::units::{show_rate, show_size, show_time};
+use crate::{interrupt, output};
 
 /// Where nobody watches a bar move, a line each so often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -31,6 +31,8 @@ pub struct Wanted {
     pub progress: bool,
     /// An event a line on standard output.
     pub json_stream: bool,
+    /// Nothing is done: it is told what would be.
+    pub dry_run: bool,
 }
 
 /// Shows events as they come, from several threads, and progress.
@@ -38,6 +40,8 @@ pub struct Show {
     wanted: Wanted,
     bar: Option<ProgressBar>,
     receipt: Mutex<Option<ReceiptWriter>>,
+    /// Why standard output takes no more lines.
+    unwritten: Mutex<Option<anyhow::Error>>,
     began: Instant,
     last: Mutex<Last>,
 }
@@ -77,6 +81,9 @@ pub enum Line<'a> {
     Deleted {
         path: String,
     },
+    WouldDelete {
+        path: String,
+    },
     Note {
         text: &'a str,
     },
@@ -99,23 +106,41 @@ impl Show {
             });
         let now = Instant::now();
         let last = Mutex::new(Last { at: now, moved: 0, rate: 0.0, line: now });
-        Show { wanted, bar, receipt: Mutex::new(receipt), began: now, last }
+        let (receipt, unwritten) = (Mutex::new(receipt), Mutex::default());
+        Show { wanted, bar, receipt, unwritten, began: now, last }
     }
 
     /// Says a line to a person.
     pub fn note(&self, text: &str) {
-        if self.wanted.json_stream {
-            self.line(&Line::Note { text });
+        // Connections of a copy that the user ends are lost because of that.
+        if interrupt::has_come() {
+            return;
         }
+        self.line(&Line::Note { text });
+        if !self.wanted.quiet {
+            self.say(&format!("farhaul: {text}"));
+        }
+    }
+
+    /// Says what even those are to see who want to see nothing.
+    pub fn warn(&self, text: &str) {
+        self.line(&Line::Note { text });
         self.say(&format!("farhaul: {text}"));
     }
 
     /// Prints a line of `--json-stream`.
     pub fn line(&self, line: &Line<'_>) {
-        if self.wanted.json_stream {
-            // A reader that has gone has seen enough.
-            let _ = output::emit_line(line);
+        if self.wanted.json_stream
+            && let Err(error) = output::emit_line(line)
+        {
+            let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+            unwritten.get_or_insert(error);
         }
+    }
+
+    /// Why lines of `--json-stream` are missing, if any are.
+    pub fn unwritten(&self) -> Option<anyhow::Error> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn say(&self, line: &str) {
@@ -142,7 +167,11 @@ impl Show {
         if self.wanted.json_stream {
             let path = path.to_string_lossy().into_owned();
             let digest = file.digest.as_deref();
-            let (size, hash, outcome) = (file.size, file.hash(), &*file.outcome);
+            let (size, hash) = (file.size, file.hash());
+            let outcome = match &*file.outcome {
+                "moved" if self.wanted.dry_run => "would_move",
+                outcome => outcome,
+            };
             self.line(&Line::File { path, size, digest, hash, outcome });
         }
         if self.wanted.verbose && file.outcome == "moved" {
@@ -152,9 +181,14 @@ impl Show {
 
     /// An entry of the target was deleted, or would be.
     pub fn deleted(&self, path: &Path) {
-        self.line(&Line::Deleted { path: path.to_string_lossy().into_owned() });
+        let text = path.to_string_lossy().into_owned();
+        let (line, done) = match self.wanted.dry_run {
+            true => (Line::WouldDelete { path: text }, "would delete"),
+            false => (Line::Deleted { path: text }, "deleted"),
+        };
+        self.line(&line);
         if self.wanted.verbose {
-            self.say(&format!("deleted {}", path.display()));
+            self.say(&format!("{done} {}", path.display()));
         }
     }
 
@@ -221,7 +255,7 @@ impl Show {
 }
 
 /// Writes a line to standard error. Whoever reads it no more has seen enough: the copy goes on.
-fn told(line: &str) {
+pub fn told(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
@@ -275,7 +309,8 @@ pub fn progress_line(going: &Going) -> ProgressLine {
     };
     ProgressLine {
         files: progress.files,
-        bytes: progress.bytes,
+        // How long a stream is shows at its end.
+        bytes: if progress.bytes == 0 { progress.moved } else { progress.bytes },
         moved: progress.moved,
         total_files: progress.totals.map(|(files, _)| files),
         total_bytes: progress.totals.map(|(_, bytes)| bytes),

@@ -388,7 +388,7 @@ impl Compared<'_> {
                 let [udp, tcp] = [udp, tcp].map(|bytes| show_rate(bytes * 8.0));
                 let text = format!(
                     "a connection over UDP carries {udp}, one over TCP {tcp}: going on over TCP \
-                     (--transport udp keeps to UDP)"
+                     (--transport udt keeps to UDP)"
                 );
                 (self.observe)(Event::Note(&text));
                 self.session.end_trial(true);

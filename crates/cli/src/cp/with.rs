@@ -200,10 +200,11 @@ impl Far {
             *error = io::Error::new(ErrorKind::TimedOut, self.with_ports(error, host));
         }
         if let Some((summary, error)) = self.ended.take() {
-            // Whether there was nobody, or somebody else, to connect to.
+            // Whether there was nobody, or somebody else, to connect to, or the far side gave up.
             let unreached = match &finished.result {
                 Err(error @ TransferError::Unreachable(_)) => error.exit_code() != 3,
-                result => matches!(result, Err(TransferError::Lost { .. })),
+                Err(TransferError::Lost { .. } | TransferError::Remote { .. }) => true,
+                _ => false,
             };
             // One that was told to stop knows no more than that.
             if unreached
@@ -241,10 +242,16 @@ impl Far {
     fn heed(&mut self, going: &Going, host: &str, stop: &AtomicBool) -> Wish {
         let before = self.closed;
         self.look();
-        let failed = self.ended.as_ref().is_some_and(|(_, error)| error.is_some());
-        if self.given_up || (failed && going.path.is_none()) {
+        let failed = match &self.ended {
+            Some((_, error)) if going.cut_off => error.clone(),
+            _ => None,
+        };
+        if self.given_up || failed.is_some() {
             // There is nobody to connect to. Whoever still dials need not.
             stop.store(true, Ordering::Relaxed);
+        }
+        if let Some((code, text)) = failed {
+            return Wish::End(TransferError::Told { code, text: format!("{host}: {text}") });
         }
         if !self.closed || self.ended.is_some() || self.given_up {
             return Wish::None;
@@ -281,7 +288,7 @@ impl Far {
     fn take(&mut self, received: Received) {
         match received {
             Received::Message(value) => {
-                if let Ok(Told::End { summary, error }) = serde_json::from_value(value) {
+                if let Ok(Told::End { summary, error, .. }) = serde_json::from_value(value) {
                     self.ended = Some((*summary, error));
                 }
             }
@@ -311,8 +318,8 @@ pub fn say_way(plan: &Plan, show: &Show, before: Option<&str>, going: &Going) {
     let tcp = now.starts_with("TCP");
     let was_tcp = before.is_some_and(|before| before.starts_with("TCP"));
     if tcp && !was_tcp && plan.transport() == Transport::Auto {
-        show.note(&format!("UDP does not pass: going on over TCP ({now})"));
+        show.note(&format!("UDP does not pass: going on over {now}"));
     } else if !tcp && was_tcp {
-        show.note(&format!("UDP passes again: going on over it ({now})"));
+        show.note(&format!("UDP passes again: going on over {now}"));
     }
 }

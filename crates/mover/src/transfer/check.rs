@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use blake3::Hasher;
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::beneath;
@@ -35,8 +35,10 @@ pub struct Wanted {
 pub enum Found {
     /// What it should be.
     Same,
-    /// Not there; or what is there is no file, or reached through a link.
+    /// Not there.
     Missing,
+    /// No regular file, but what this says.
+    Other(String),
     /// Of another size, bytes.
     Size(u64),
     /// Of another content.
@@ -61,21 +63,40 @@ impl Tree {
     pub fn check(&self, path: &Path, wanted: &Wanted, stopped: &dyn Fn() -> bool) -> Found {
         // A path that ends so means a directory; the empty one is the tree.
         if path.file_name().is_none() {
-            return Found::Missing;
+            return Found::Other("no path of a file".into());
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         match beneath::open(&self.0, path, flags, Mode::empty()) {
             Ok(file) => check(File::from(file), wanted, stopped),
             Err(error) => {
-                let out = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::XDEV, Errno::NXIO];
                 let invalid = error.kind() == io::ErrorKind::InvalidInput;
-                let errno = Errno::from_io_error(&error);
-                match invalid || errno.is_some_and(|errno| out.contains(&errno)) {
-                    true => Found::Missing,
-                    false => Found::Unreadable(error),
+                match Errno::from_io_error(&error) {
+                    Some(Errno::NOENT) => Found::Missing,
+                    // No kernel gives a descriptor for reading of a socket.
+                    Some(Errno::NXIO) => Found::Other("a socket".into()),
+                    // Within the path there is a link or a file, if not at its end.
+                    Some(Errno::LOOP | Errno::NOTDIR) => self.other(path),
+                    Some(Errno::XDEV) => Found::Other("outside of the directory".into()),
+                    _ if invalid => Found::Other("outside of the directory".into()),
+                    _ => Found::Unreadable(error),
                 }
             }
         }
+    }
+
+    /// What is at a path that cannot be opened because of a link, or of a file where a directory should be.
+    fn other(&self, path: &Path) -> Found {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let above = path.parent().unwrap_or(Path::new(""));
+        let link = beneath::open(&self.0, above, flags | OFlags::DIRECTORY, Mode::empty())
+            .ok()
+            .zip(path.file_name())
+            .and_then(|(above, name)| statat(&above, name, AtFlags::SYMLINK_NOFOLLOW).ok())
+            .is_some_and(|stat| inode::kind(&stat) == Kind::Symlink);
+        Found::Other(match link {
+            true => "a symbolic link, which is not followed".into(),
+            false => "behind a symbolic link or a file where there was a directory".into(),
+        })
     }
 }
 
@@ -83,8 +104,11 @@ impl Tree {
 pub fn check(file: File, wanted: &Wanted, stopped: &dyn Fn() -> bool) -> Found {
     let compared = (|| {
         let stat = fstat(&file)?;
-        if inode::kind(&stat) != Kind::File {
-            return Ok(Found::Missing);
+        match inode::kind(&stat) {
+            Kind::File => {}
+            Kind::Directory => return Ok(Found::Other("a directory".into())),
+            Kind::Symlink => return Ok(Found::Other("a symbolic link".into())),
+            Kind::Special(what) => return Ok(Found::Other(format!("a {what}"))),
         }
         let size = inode::size(&stat);
         if size != wanted.size {
@@ -166,6 +190,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{FileExt, symlink};
 
+    use rustix::fs::mkfifoat;
+
     use super::*;
 
     fn found(tree: &Tree, path: &str, content: &[u8]) -> Found {
@@ -185,9 +211,24 @@ mod tests {
         assert!(matches!(found(&tree, "sub/f", b"content"), Found::Same));
         assert!(matches!(found(&tree, "sub/f", b"c0ntent"), Found::Content));
         assert!(matches!(found(&tree, "sub/f", b"contents"), Found::Size(7)));
-        for path in ["", "/", ".", "..", "no", "sub", "link/f", "../secret", "sub/../../secret"] {
+        assert!(matches!(found(&tree, "no", b"content"), Found::Missing));
+        mkfifoat(CWD, dir.path().join("tree/pipe"), Mode::RUSR).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("tree/s")).unwrap();
+        for (path, what) in [
+            ("", "no path"),
+            ("/", "no path"),
+            ("..", "no path"),
+            ("../secret", "outside"),
+            ("sub/../../secret", "outside"),
+            ("sub", "a directory"),
+            ("pipe", "a named pipe"),
+            ("s", "a socket"),
+            ("link", "a symbolic link"),
+            ("link/f", "behind a symbolic link"),
+            ("sub/f/f", "behind a symbolic link or a file"),
+        ] {
             let found = found(&tree, path, b"content");
-            assert!(matches!(found, Found::Missing), "{path}: {found:?}");
+            assert!(matches!(&found, Found::Other(it) if it.contains(what)), "{path}: {found:?}");
         }
     }
 

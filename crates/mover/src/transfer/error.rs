@@ -25,6 +25,15 @@ pub enum TransferError {
         /// Why.
         source: io::Error,
     },
+    /// The target is not what these sources need: its directory is not there, or it is none. Nothing was
+    /// moved.
+    #[error("{}: {source}", path.display())]
+    Target {
+        /// The target.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
@@ -85,6 +94,7 @@ impl TransferError {
         match self {
             TransferError::Sources(error) => error.exit_code(),
             TransferError::Interrupted => 130,
+            TransferError::Target { .. } => 2,
             TransferError::Told { code, .. } => *code,
             TransferError::Verification { .. } | TransferError::Receipt => 4,
             TransferError::Refused(_) => 3,

@@ -4,6 +4,19 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Instant;
 
+/// By so much threads that give way are nicer.
+#[cfg(target_os = "linux")]
+const LATER: i32 = 5;
+
+/// Work of this thread gives way to threads that move packets: where processors are short, a datagram
+/// that waits looks like a path that is full, and the control law slows down. For threads that read,
+/// hash, write and wait in queues; there is no way back, so it is called within threads of their own.
+pub(super) fn give_way() {
+    // On Linux a priority is one of a thread. Elsewhere, or where it may not be: as it was.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(LATER);
+}
+
 /// How much of its time the busiest thread of this process wanted a processor, between two looks: a
 /// transfer is a chain of threads, and the slowest holds up the others, however many processors there
 /// are. Time in which it had to wait for one counts.

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::relay::pace::{Look, Pace};
 use crate::socket::{self, Poller};
 
-use super::{Namespace, TunDevice};
+use super::{Namespace, TunDevice, sys};
 
 /// Packets taken from one device before what is due is released.
 const PACKETS_IN_A_ROW: usize = 256;
@@ -118,9 +118,11 @@ impl TunPath {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let mut router = Router::new(config, &ends, Arc::clone(&stats));
-        let thread = thread::Builder::new()
-            .name("farhaul-router".to_owned())
-            .spawn(move || router.run(&told))?;
+        let thread = thread::Builder::new().name("farhaul-router".to_owned()).spawn(move || {
+            // A network takes no processor from those who use it, and waits for none.
+            sys::hurry();
+            router.run(&told)
+        })?;
         Ok(TunPath { near, far, stats, stop, thread: Some(thread) })
     }
 

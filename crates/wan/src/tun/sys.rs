@@ -8,6 +8,9 @@ use std::mem;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+/// Priority (nice value) of what must not be late.
+const HURRIED: libc::c_int = -15;
+
 /// Moves the calling thread into new namespaces of these kinds.
 pub(super) fn unshare(kinds: libc::c_int) -> io::Result<()> {
     // SAFETY: takes one integer and touches no memory of this process. The standard library keeps
@@ -25,6 +28,13 @@ pub(super) fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
 pub(super) fn signal(id: i32, signal: libc::c_int) -> bool {
     // SAFETY: takes two integers and touches no memory of this process.
     check(unsafe { libc::kill(id, signal) }).is_ok()
+}
+
+/// Lets the calling thread run before others, if it may.
+pub(super) fn hurry() {
+    // SAFETY: takes three integers and touches no memory of this process. On Linux a priority is one
+    // of a thread.
+    let _ = check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HURRIED) });
 }
 
 /// The effective user and group.

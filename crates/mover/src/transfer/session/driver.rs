@@ -11,7 +11,7 @@ use crate::transfer::error::TransferError;
 use crate::transfer::event::{Event, Observer};
 use crate::transfer::link::{Joined, Link, LinkFacts, Purpose, put};
 use crate::transfer::message::{Message, Pulse};
-use crate::transfer::processors::Processors;
+use crate::transfer::processors::{Processors, give_way};
 use crate::transfer::role::{Flow, Lane, LaneEnd, Role};
 use crate::transfer::stages::{STAGES, Stages};
 
@@ -174,6 +174,7 @@ impl<'a> Driver<'a> {
             state.trial = Trial::Lane(number);
             state.keepers += 1;
             threads.spawn(move || {
+                give_way();
                 self.session.contain(|| self.keep_trial(dial, number));
                 self.session.lock().keepers -= 1;
             });
@@ -183,6 +184,7 @@ impl<'a> Driver<'a> {
         while may && state.keepers < state.wanted && state.over.is_none() {
             state.keepers += 1;
             threads.spawn(|| {
+                give_way();
                 self.session.contain(|| self.keep_lane(dial));
                 self.session.lock().keepers -= 1;
             });
@@ -244,6 +246,7 @@ impl<'a> Driver<'a> {
             match purpose {
                 Purpose::Control { received } => self.control(threads, link, received),
                 Purpose::Lane { number } => {
+                    give_way();
                     {
                         // Who dials knows how many there are to be. It may be here before its word is.
                         let mut state = self.session.lock();

@@ -51,6 +51,7 @@ use self::workers::Queue;
 use super::error::TransferError;
 use super::event::{Event, Observer, Progress};
 use super::message::{About, MAX_NOTES, Message, Skip};
+use super::processors::give_way;
 use super::role::{Flow, Lane, LaneEnd, Role};
 use super::source::filter::Filter;
 use super::stages::Stages;
@@ -299,6 +300,7 @@ impl<'a> Sink<'a> {
     }
 
     fn work_off(&self, queue: &Queue<Job>) {
+        give_way();
         while let Some(job) = queue.next() {
             let done = catch_unwind(AssertUnwindSafe(|| self.run(job)));
             let done = done.unwrap_or_else(|panic| Err(TransferError::panicked(&*panic)));

@@ -9,7 +9,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, statat};
+use rustix::fs::{
+    Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, mkdirat, openat, openat2, statat,
+};
 use rustix::io::Errno;
 
 use super::tree::open_directory;
@@ -123,6 +125,10 @@ impl Waiting {
             return Err(failed(&shown, other(io::ErrorKind::NotADirectory, text)));
         }
         if dry_run {
+            // What a copy would meet with is told now.
+            let access = Access::WRITE_OK | Access::EXEC_OK;
+            accessat(&above, ".", access, AtFlags::EACCESS)
+                .map_err(|error| failed(&shown, error.into()))?;
             return Ok(Root { directory: None, fresh: true, rename: None });
         }
         let mode = Mode::RWXU | Mode::RWXG | Mode::RWXO;
@@ -143,7 +149,11 @@ fn known(directory: Option<OwnedFd>, fresh: bool) -> Target {
 }
 
 fn failed(path: &Path, source: io::Error) -> TransferError {
-    TransferError::Io { path: path.into(), source: super::trouble::plain(source) }
+    use io::ErrorKind::{NotADirectory, NotFound};
+
+    let (path, wrong) = (path.into(), matches!(source.kind(), NotFound | NotADirectory));
+    let source = super::trouble::plain(source);
+    if wrong { TransferError::Target { path, source } } else { TransferError::Io { path, source } }
 }
 
 fn missing_above(error: Errno) -> io::Error {

@@ -23,7 +23,10 @@ use crate::walk::{Found, Step, Walk};
 const MAX_LINKED: usize = 1 << 20;
 
 /// Announces everything, until the transfer is stopped.
-pub(super) fn announce(source: &Source<'_>, sources: &[Named]) {
+pub(super) fn announce(source: &Source<'_>, sources: &[Named], missing: &[(PathBuf, io::Error)]) {
+    for (path, error) in missing {
+        source.omit(path, error);
+    }
     let mut announcer = Announcer { source, linked: HashMap::new(), complete: vec![true] };
     for (number, named) in sources.iter().enumerate() {
         if !announcer.tree(number, named) {
@@ -31,7 +34,7 @@ pub(super) fn announce(source: &Source<'_>, sources: &[Named]) {
         }
     }
     let content = sources.iter().any(|named| named.name.is_none());
-    source.announced_all(content && announcer.complete == [true]);
+    source.announced_all(content && missing.is_empty() && announcer.complete == [true]);
 }
 
 struct Announcer<'a, 'b> {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::error::SendError;
-use crate::sources::{Source, distinct, resolve_one};
+use crate::sources::{Resolved, Source, readable, resolve_one};
 use crate::transfer::beneath;
 
 /// The sources that `paths` name below `root`.
-pub(super) fn resolve(root: &Path, paths: &[PathBuf]) -> Result<Vec<Source>, SendError> {
+pub(super) fn resolve(root: &Path, paths: &[PathBuf]) -> Result<Resolved, SendError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source: io::Error| SendError::Io { path, source }
@@ -20,13 +20,15 @@ pub(super) fn resolve(root: &Path, paths: &[PathBuf]) -> Result<Vec<Source>, Sen
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = openat(CWD, root, flags, Mode::empty()).map_err(io::Error::from);
     let open = open.map_err(failed(root))?;
-    let found = paths.iter().map(|path| {
+    readable(paths, |path| {
         one(&open, path).map_err(|error| match error {
-            Bad::Io(error) => failed(path)(error),
+            // The path as it was given, and not as it was opened.
+            Bad::Io(error) | Bad::Source(SendError::Io { source: error, .. }) => {
+                failed(path)(error)
+            }
             Bad::Source(error) => error,
         })
-    });
-    distinct(found.collect::<Result<_, _>>()?)
+    })
 }
 
 enum Bad {
@@ -76,7 +78,7 @@ mod tests {
         symlink("..", dir.path().join("export/up")).unwrap();
         let name = |path: &str| {
             resolve(&dir.path().join("export"), &[path.into()])
-                .map(|mut found| found.remove(0).name)
+                .map(|mut found| found.sources.remove(0).name)
         };
         assert_eq!(name("sub").unwrap(), Some(b"sub".to_vec()));
         assert_eq!(name("sub/f").unwrap(), Some(b"f".to_vec()));

@@ -25,6 +25,7 @@ use super::block::Block;
 use super::error::TransferError;
 use super::event::{Event, Observer, Outcome, Progress};
 use super::message::{About, Entry, Extra, MAX_NOTES, Message, Skip, What};
+use super::processors::give_way;
 use super::role::{Flow, Lane, LaneEnd, Role};
 use super::session::Session;
 use super::stages::{Stage, Stages};
@@ -32,7 +33,7 @@ use crate::digest::Digest;
 use crate::frame::{Attributes, Tally};
 use crate::report::{Failure, Failures, Side};
 use crate::scan::scan;
-use crate::sources::{Source as Named, resolve_with_slashes};
+use crate::sources::{Resolved, Source as Named, resolve_with_slashes};
 
 /// Whoever waits looks again after so long, whatever it was told.
 const LOOK: Duration = Duration::from_millis(500);
@@ -41,6 +42,8 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Source<'a> {
     options: SourceOptions,
     sources: Vec<Named>,
+    /// Sources that were named and cannot be read.
+    missing: Vec<(PathBuf, io::Error)>,
     roots: Roots,
     stream: Option<Stream>,
     session: &'a Session,
@@ -95,17 +98,20 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     ///
-    /// [`TransferError::Sources`]: something is not there, or has no name to arrive under.
+    /// [`TransferError::Sources`]: none of them is there, or one has no name to arrive under.
     pub fn new(
         what: Sources,
         options: SourceOptions,
         session: &'a Session,
         observe: Observer<'a>,
     ) -> Result<Self, TransferError> {
-        let (sources, stream) = match what {
+        let (Resolved { sources, missing }, stream) = match what {
             Sources::Paths(paths) => (resolve_with_slashes(&paths)?, None),
             Sources::Below { root, paths } => (exported::resolve(&root, &paths)?, None),
-            Sources::Stream { name, stream } => (Vec::new(), Some(Stream::new(name, stream))),
+            Sources::Stream { name, stream } => {
+                let nothing = Resolved { sources: Vec::new(), missing: Vec::new() };
+                (nothing, Some(Stream::new(name, stream)))
+            }
         };
         let roots = Roots::open(&sources, options.sparse).map_err(|source| TransferError::Io {
             path: sources.first().map(|source| source.path.clone()).unwrap_or_default(),
@@ -115,6 +121,7 @@ impl<'a> Source<'a> {
         Ok(Source {
             options,
             sources,
+            missing,
             roots,
             stream,
             session,
@@ -132,6 +139,7 @@ impl<'a> Source<'a> {
 impl Source<'_> {
     /// Walks the sources and announces everything. For a thread of its own, beside the session.
     pub fn announce_everything(&self) {
+        give_way();
         std::thread::scope(|threads| {
             if self.options.count && !self.sources.is_empty() {
                 threads.spawn(|| {
@@ -143,7 +151,7 @@ impl Source<'_> {
             }
             match &self.stream {
                 Some(stream) => self.announce_stream(stream),
-                None => announce::announce(self, &self.sources),
+                None => announce::announce(self, &self.sources, &self.missing),
             }
         });
     }
