@@ -77,3 +77,39 @@ fn a_full_disk_is_told_and_the_copy_goes_on_when_there_is_room() {
         disk.resize("24m");
     }
 }
+
+#[test]
+fn what_fits_of_a_file_is_kept() {
+    let scene = match Scene::new() {
+        Ok(scene) => scene,
+        Err(why) => common::skip!("{why}"),
+    };
+    let disk = match Small::mount(scene.path("disk"), "8m") {
+        Ok(disk) => disk,
+        Err(why) => common::skip!("no file system of a test's own can be mounted: {why}"),
+    };
+    make_file(&scene.path("file"), 12 << 20, 1);
+    for push in [true, false] {
+        let (from, to) = match push {
+            true => (scene.here("file"), scene.there("disk/copy")),
+            false => (scene.there("file"), scene.here("disk/copy")),
+        };
+        let args = ["--json", &from, &to];
+        let ended = scene.start(&args).finish();
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
+        for part in ["there is room for", "No space left"] {
+            assert_eq!(
+                ended.errors.iter().filter(|line| line.contains(part)).count(),
+                1,
+                "{ended:#?}"
+            );
+        }
+        disk.resize("50m");
+        let report = scene.start(&args).finish_well().json();
+        assert!(report["resumed_bytes"].as_u64() > Some(5 << 20), "{report}");
+        let [from, to] = ["file", "disk/copy"].map(|name| fs::read(scene.path(name)).expect(name));
+        assert!(from == to, "the copy differs");
+        fs::remove_file(scene.path("disk/copy")).expect("it is there");
+        disk.resize("8m");
+    }
+}

@@ -136,3 +136,11 @@ fn processors_that_are_short_are_named() {
         assert_limit(&run.finish_well().json(), expected);
     }
 }
+
+#[test]
+fn a_copy_that_is_too_short_to_tell_names_nothing() {
+    let _turn = common::turn();
+    let scene = scene_or_skip!();
+    let report = limit(&scene, WIDE, 0, &[], "", &[]);
+    assert_eq!(report["limited_by"], Value::Null, "{report}");
+}

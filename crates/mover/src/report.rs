@@ -110,6 +110,8 @@ pub enum Special {
     Socket,
     /// Something that this program does not know.
     Unknown,
+    /// Of whatever kind, with a name that transfers keep for what is not complete.
+    Reserved,
 }
 
 impl fmt::Display for Special {
@@ -120,6 +122,7 @@ impl fmt::Display for Special {
             Special::Fifo => "named pipe",
             Special::Socket => "socket",
             Special::Unknown => "special file",
+            Special::Reserved => "a name that farhaul keeps for partial copies",
         })
     }
 }

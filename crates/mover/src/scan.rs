@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::inode::{self, Kind};
 use crate::sources::Source;
+use crate::temporary::is_ours;
 use crate::transfer::source::arrives;
 use crate::transfer::source::filter::Filter;
 use crate::walk::{Step, Walk};
@@ -29,6 +30,9 @@ pub(crate) fn scan(sources: &[Source], filter: &Filter, stop: &AtomicBool) -> Op
             let directory = found.kind == Kind::Directory;
             if !filter.is_empty() && !filter.takes(&arrives(source, walk.path()), directory) {
                 continue;
+            }
+            if is_ours(walk.name(&found).bytes()) {
+                continue; // it is left out
             }
             match found.kind {
                 Kind::Directory => drop(walk.enter(&found)),
@@ -56,6 +60,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("d")).unwrap();
         fs::write(dir.path().join("a"), [0; 10]).unwrap();
+        fs::write(dir.path().join(".farhaul-1.part"), [0; 10]).unwrap();
         fs::write(dir.path().join("d/b"), [0; 300]).unwrap();
         symlink("a", dir.path().join("l")).unwrap();
         let sources = resolve(&[dir.path().to_owned(), dir.path().join("a")]).unwrap();

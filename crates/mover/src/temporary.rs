@@ -50,6 +50,13 @@ impl TemporaryNames {
     }
 }
 
+/// Whether a name is one of those that transfers keep beside files: nobody may send such.
+pub(crate) fn is_ours(name: &[u8]) -> bool {
+    name.strip_prefix(b".farhaul-").is_some_and(|rest| {
+        [&b".part"[..], b".journal", b".unsynced"].iter().any(|end| rest.ends_with(end))
+    })
+}
+
 /// Whose a name is: what all names of one [`TemporaryNames`] have in common.
 pub(crate) fn owner(name: &[u8]) -> Option<u64> {
     let rest = std::str::from_utf8(name.strip_prefix(b".farhaul-")?).ok()?;
@@ -75,6 +82,16 @@ mod tests {
         assert!(!TemporaryNames::new().owns(made.as_bytes()));
         for other in ["x", ".farhaul-0123456789abcdef.part", ".farhaul-0123456789abcdef-.part"] {
             assert_eq!(owner(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn names_of_our_own_are_known() {
+        for name in [&b".farhaul-0123456789abcdef.part"[..], b".farhaul-0.journal"] {
+            assert!(is_ours(name));
+        }
+        for name in [&b".farhaul-notes"[..], b"a.part", b".farhaulx.part"] {
+            assert!(!is_ours(name), "{name:?}");
         }
     }
 

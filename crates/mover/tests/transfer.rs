@@ -20,7 +20,7 @@ use farhaul_mover::transfer::link::{Link, LinkHandle, Purpose};
 use farhaul_mover::transfer::session::{Dial, Links, Options, Session, Way, greet};
 use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::{Source, SourceOptions, SourceReport, Sources};
-use farhaul_mover::transfer::{Event, TransferError};
+use farhaul_mover::transfer::{Event, Observer, TransferError};
 
 /// Connections that end after so many bytes in either direction, one after the other; those that
 /// come later do not.
@@ -132,6 +132,18 @@ fn run_as(
     limits: Vec<usize>,
     push: bool,
 ) -> Ran {
+    run_watched(sources, source_options, sink_options, limits, push, [&|_| {}; 2])
+}
+
+/// With somebody who is told of the events of the source, and of the sink.
+fn run_watched(
+    sources: Sources,
+    source_options: SourceOptions,
+    sink_options: SinkOptions,
+    limits: Vec<usize>,
+    push: bool,
+    [of_source, of_sink]: [Observer<'_>; 2],
+) -> Ran {
     let (give, accepted) = channel();
     let dial = Breaking { give: Mutex::new(give), limits: Mutex::new(limits) };
     let options = Options {
@@ -145,11 +157,12 @@ fn run_as(
         if !matches!(event, Event::Note(_)) {
             events.lock().unwrap().push(format!("{event:?}"));
         }
+        of_source(event);
     };
     let (ours, theirs) = (Session::default(), Session::default());
     let source = Source::new(sources, source_options, &ours, &observe).unwrap();
     let say = Box::new(|message| theirs.channel.say(&message));
-    let sink = Sink::new(sink_options, say, Arc::clone(&theirs.stages), &|_| {}).unwrap();
+    let sink = Sink::new(sink_options, say, Arc::clone(&theirs.stages), of_sink).unwrap();
     let (for_source, for_sink) = match push {
         true => (Links::Dial(&dial), Links::Accept(accepted)),
         false => (Links::Accept(accepted), Links::Dial(&dial)),
@@ -339,4 +352,59 @@ fn what_cannot_be_read_fails_alone() {
     assert_eq!(report.moved_files, 304);
     assert!(ran.events.iter().any(|event| event.contains("Failed") && event.contains("large")));
     assert!(to.join("from/a/b/exact").is_file());
+}
+
+/// A stream whose reader panics once some has been read.
+struct Panicking(u32);
+
+impl Read for Panicking {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0 += 1;
+        assert!(self.0 < 40, "a stream that panics");
+        bytes.fill(1);
+        Ok(bytes.len())
+    }
+}
+
+#[test]
+fn a_thread_that_panics_ends_the_transfer() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("small"), "some").unwrap();
+    fs::write(source.join("large"), vec![7; 5 << 20]).unwrap();
+    let options = |name: &str| {
+        SinkOptions::new(SinkTarget::Path { path: dir.path().join(name), directory: true })
+    };
+    let panics: Observer<'_> = &|event| {
+        assert!(!matches!(event, Event::File { .. }), "a panic of an observer");
+    };
+    let quiet: Observer<'_> = &|_| {};
+    for push in [true, false] {
+        for (at, watch) in [[panics, quiet], [quiet, panics]].into_iter().enumerate() {
+            let paths = Sources::Paths(vec![source.clone()]);
+            let name = format!("{push}{at}");
+            let ran = run_watched(
+                paths,
+                SourceOptions::default(),
+                options(&name),
+                Vec::new(),
+                push,
+                watch,
+            );
+            let results = [ran.source.map(drop), ran.sink];
+            let (own, other) = (results[at].as_ref(), results[1 - at].as_ref());
+            let text = "internal error: a panic of an observer";
+            let error = own.unwrap_err();
+            assert!(error.to_string().starts_with(text) && error.exit_code() == 1, "{error}");
+            // It may be the last word that the other one waits for.
+            let told = other.err().map(ToString::to_string);
+            assert!(told.as_ref().is_none_or(|told| told.contains(text)), "{told:?}");
+        }
+        let stream = Sources::Stream { name: b"x".to_vec(), stream: Box::new(Panicking(0)) };
+        let ran = run_as(stream, SourceOptions::default(), options("x"), Vec::new(), push);
+        let error = ran.source.unwrap_err().to_string();
+        assert!(error.contains("internal error: nobody reads it any more"), "{error}");
+        assert!(ran.sink.is_err() && !dir.path().join("x/x").exists());
+    }
 }

@@ -141,7 +141,7 @@ fn note_progress(measured: &mut Measured, line: &ProgressLine) {
         measured.transport = Some(line.path.clone());
     }
     if !line.limit.is_empty() {
-        measured.limited_by.clone_from(&line.limit);
+        measured.limited_by = Some(line.limit.clone());
     }
 }
 

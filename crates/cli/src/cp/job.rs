@@ -11,9 +11,10 @@ use farhaul_mover::transfer::{adapt, session};
 use serde::{Deserialize, Serialize};
 
 /// What all lanes together may take where the user sets nothing, bytes; of what is received half is
-/// for the data itself. Two lanes fill a path of 1 Gb/s and 190 ms; more are opened where that helps.
+/// for the data itself. Two lanes fill a path of 1 Gb/s and 190 ms; more are opened where that helps. With
+/// all of it in use a side stays below 200 MiB, which leaves something of the 256 MB that it may take.
 const RECEIVE_MEMORY: u64 = 192 << 20;
-const SEND_MEMORY: u64 = 128 << 20;
+const SEND_MEMORY: u64 = 96 << 20;
 /// But a lane not less than this.
 const LEAST_MEMORY: u64 = 4 << 20;
 

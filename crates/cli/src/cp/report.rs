@@ -92,8 +92,8 @@ pub struct Measured {
     pub rtt_ms: f64,
     pub packets_sent: u64,
     pub retransmitted: u64,
-    /// What held it up most of the time.
-    pub limited_by: String,
+    /// What held it up most of the time; none if it was too short to tell, or nothing stands out.
+    pub limited_by: Option<String>,
     /// Share of their time that the lanes of each side spent in each stage.
     pub source_stages: Stages,
     pub sink_stages: Stages,
@@ -111,7 +111,7 @@ impl Measured {
             rtt_ms: going.rtt.as_secs_f64() * 1e3,
             packets_sent: going.packets_sent,
             retransmitted: going.retransmitted,
-            limited_by: going.held.most().unwrap_or(going.overall.limit()).to_string(),
+            limited_by: going.limit().map(|limit| limit.to_string()),
             source_stages: Stages::of(&going.overall.source),
             sink_stages: Stages::of(&going.overall.sink),
             rates: Rates::of(&going.overall, going.progress.moved, going.capacity),
@@ -178,27 +178,29 @@ pub struct Stages {
     pub receive: f64,
     pub write: f64,
     pub limit: f64,
+    pub find: f64,
 }
 
 impl Stages {
     /// Of times spent.
     pub fn of(times: &[u64; farhaul_mover::transfer::stages::STAGES]) -> Self {
-        let [idle, read, hash, seal, send, receive, write, limit] =
+        let [idle, read, hash, seal, send, receive, write, limit, find] =
             farhaul_mover::transfer::limit::shares(times);
-        Stages { idle, read, hash, seal, send, receive, write, limit }
+        Stages { idle, read, hash, seal, send, receive, write, limit, find }
     }
 
     /// The stages that count, for people.
     fn show(&self) -> String {
         let all = [
-            ("waiting for work", self.idle),
+            ("finding files", self.find),
+            ("waiting for the other side", self.idle),
             ("reading", self.read),
             ("hashing", self.hash),
             ("sealing", self.seal),
             ("waiting for the network", self.send),
             ("receiving", self.receive),
             ("writing", self.write),
-            ("held back by --rate", self.limit),
+            ("held back by a rate limit", self.limit),
         ];
         let some = all.iter().filter(|(_, share)| *share >= 0.01);
         let text: Vec<String> =
@@ -273,7 +275,8 @@ impl Report {
         }
         if verbose {
             let Measured { limited_by, rtt_ms, packets_sent, retransmitted, .. } = &self.measured;
-            writeln!(out, "limited by: {limited_by}")?;
+            let nothing = "nothing that stands out";
+            writeln!(out, "limited by: {}", limited_by.as_deref().unwrap_or(nothing))?;
             let sides = [
                 ("sender:  ", self.measured.source_stages.show()),
                 ("receiver:", self.measured.sink_stages.show()),

@@ -59,6 +59,14 @@ pub struct Going {
     pub tcp_is_better: bool,
 }
 
+impl Going {
+    /// What held it up most of the time; none if nothing stands out.
+    pub fn limit(&self) -> Option<Limit> {
+        let overall = || Some(self.overall.limit()).filter(|limit| *limit != Limit::Unknown);
+        self.held.most().or_else(overall)
+    }
+}
+
 /// What became of it.
 pub struct Finished {
     /// What was done.
@@ -284,6 +292,8 @@ fn drive(
     let over = AtomicBool::new(false);
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let mut lanes = Lanes::new(terms.lanes, processors);
+    // One side decides how many lanes there are, lest it end those that the other is trying.
+    let dials = matches!(&links, Links::Dial(_));
     let choice = matches!(&links, Links::Dial(dial) if dial.has_choice());
     let mut compared =
         Compared { role, session, observe, detour: Detour::default(), carried: BTreeMap::new() };
@@ -293,7 +303,7 @@ fn drive(
         (service.ready)();
     }
     let result = thread::scope(|threads| {
-        threads.spawn(beside);
+        threads.spawn(|| session.contain(beside));
         let over = &over;
         let runner = threads.spawn(move || {
             // However it ends, the watcher is to see it.
@@ -307,32 +317,35 @@ fn drive(
             let _set = Set(over, watcher);
             session.run(role, links, options, observe)
         });
-        while !over.load(Ordering::Acquire) {
-            thread::park_timeout(LOOK);
-            let full = watch.look_is_full();
-            if full && choice {
-                compared.look(watch.passed, watch.going.lately.limit());
-            }
-            if let Some(why) = service.and_then(|service| taken(service.end)) {
-                session.end(Err(why));
-            }
-            if full && source && !terms.fixed_lanes && !compared.detour.is_trying() {
-                let passed = watch.passed;
-                let moved = watch.going.progress.moved.saturating_sub(watch.moved);
-                let rate = moved as f64 / passed.as_secs_f64();
-                if let Some(wanted) = lanes.next(passed, rate, watch.going.lately.limit()) {
-                    session.want_lanes(wanted);
+        let look = || {
+            while !over.load(Ordering::Acquire) {
+                thread::park_timeout(LOOK);
+                let full = watch.look_is_full();
+                if full && choice {
+                    compared.look(watch.passed, watch.going.lately.limit());
+                }
+                if let Some(why) = service.and_then(|service| taken(service.end)) {
+                    session.end(Err(why));
+                }
+                if full && dials && !terms.fixed_lanes && !compared.detour.is_trying() {
+                    let passed = watch.passed;
+                    let moved = watch.going.progress.moved.saturating_sub(watch.moved);
+                    let rate = moved as f64 / passed.as_secs_f64();
+                    if let Some(wanted) = lanes.next(passed, rate, watch.going.lately.limit()) {
+                        session.want_lanes(wanted);
+                    }
+                }
+                if full {
+                    watch.moved = watch.going.progress.moved;
+                }
+                match show(&watch.going) {
+                    Wish::None => {}
+                    Wish::Reconnect => session.reconnect(),
+                    Wish::End(error) => session.end(Err(error)),
                 }
             }
-            if full {
-                watch.moved = watch.going.progress.moved;
-            }
-            match show(&watch.going) {
-                Wish::None => {}
-                Wish::Reconnect => session.reconnect(),
-                Wish::End(error) => session.end(Err(error)),
-            }
-        }
+        };
+        session.contain(look);
         match runner.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -437,7 +450,9 @@ impl<'a> Watch<'a> {
         going.packets_sent = going.packets_sent.max(sent).max(own.packets.0);
         going.retransmitted = going.retransmitted.max(again).max(own.packets.1);
         let stages = self.session.stages.read();
-        self.going.overall = self.evidence(&Pulse { stages, ..own }, &peer, 0.0);
+        let since = self.going.connected.map_or(0.0, |at| at.elapsed().as_secs_f64());
+        let rate = self.going.progress.moved as f64 * 8.0 / since.max(1e-3);
+        self.going.overall = self.evidence(&Pulse { stages, ..own }, &peer, rate);
         self.passed = self.at.elapsed();
         let full = self.passed >= WINDOW;
         if full {

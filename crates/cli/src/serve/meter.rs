@@ -5,11 +5,11 @@
 //! and must not wait behind the lanes.
 
 use std::io::{self, Read, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use farhaul_mover::transfer::link::{Link, Purpose};
+use farhaul_mover::transfer::link::{Link, LinkFacts, LinkHandle, Purpose};
 use farhaul_mover::transfer::pace::Pace;
 
 use super::Limits;
@@ -93,8 +93,15 @@ impl Meter {
         let place = Arc::new(place);
         let lane = matches!(purpose, Purpose::Lane { .. });
         let Link { reader, writer, handle } = link;
-        let metered =
-            |inner| Metered { inner, meter: Arc::clone(self), lane, _place: Arc::clone(&place) };
+        let held = Arc::<AtomicU64>::default();
+        let handle = Arc::new(Handle { inner: handle, held: Arc::clone(&held) });
+        let metered = |inner| Metered {
+            inner,
+            held: Arc::clone(&held),
+            meter: Arc::clone(self),
+            lane,
+            _place: Arc::clone(&place),
+        };
         let reader = Box::new(metered(Half::Reader(reader)));
         let writer = Box::new(metered(Half::Writer(writer)));
         Ok(Link { reader, writer, handle })
@@ -119,16 +126,52 @@ struct Metered {
     meter: Arc<Meter>,
     /// What a control channel carries does not count.
     lane: bool,
+    /// For how long the rate has held the link back, µs.
+    held: Arc<AtomicU64>,
     _place: Arc<Place>,
+}
+
+impl Metered {
+    fn held(&self, time: Duration) {
+        self.held.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+    }
+}
+
+/// The handle of a link that is paced.
+struct Handle {
+    inner: Arc<dyn LinkHandle>,
+    held: Arc<AtomicU64>,
+}
+
+impl LinkHandle for Handle {
+    fn abort(&self) {
+        self.inner.abort();
+    }
+
+    fn set_max_rate(&self, bits_per_second: Option<u64>) {
+        self.inner.set_max_rate(bits_per_second);
+    }
+
+    fn held_back(&self) -> Duration {
+        Duration::from_micros(self.held.load(Ordering::Relaxed))
+    }
+
+    fn facts(&self) -> LinkFacts {
+        self.inner.facts()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
 }
 
 impl Read for Metered {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let Half::Reader(reader) = &mut self.inner else { return Err(wrong_half()) };
         let meter = &self.meter;
-        let count = match meter.pace().filter(|_| self.lane) {
+        let (count, held) = match meter.pace().filter(|_| self.lane) {
             Some(pace) => pace.read(reader, buf)?,
-            None => reader.read(buf)?,
+            None => (reader.read(buf)?, Duration::ZERO),
         };
         if count > 0 {
             *lock(&meter.heard) = Instant::now();
@@ -136,6 +179,7 @@ impl Read for Metered {
         if self.lane {
             meter.count(count)?;
         }
+        self.held(held);
         Ok(count)
     }
 }
@@ -147,12 +191,13 @@ impl Write for Metered {
         if !self.lane {
             return writer.write(buf);
         }
-        let count = match meter.pace() {
+        let (count, held) = match meter.pace() {
             // All of it, in steps.
-            Some(pace) => pace.write(writer, buf).map(|_| buf.len())?,
-            None => writer.write(buf)?,
+            Some(pace) => (buf.len(), pace.write(writer, buf)?),
+            None => (writer.write(buf)?, Duration::ZERO),
         };
         meter.count(count)?;
+        self.held(held);
         Ok(count)
     }
 
@@ -170,9 +215,7 @@ fn wrong_half() -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
-    use farhaul_mover::transfer::link::LinkHandle;
+    use std::time::Instant;
 
     use super::*;
 
@@ -249,7 +292,10 @@ mod tests {
         let mut lane = meter.take(link(200_000), LANE, 9).expect("room");
         let mut all = Vec::new();
         lane.reader.read_to_end(&mut all).expect("bytes");
+        let once = lane.handle.held_back();
+        assert!(once > Duration::ZERO && once <= began.elapsed());
         lane.writer.write_all(&all).expect("written");
+        assert!(lane.handle.held_back() > once);
         assert_eq!(all.len(), 200_000);
         // 400 kB at a megabyte a second, but for what may go at once at the beginning and the last step.
         assert!(began.elapsed() > Duration::from_millis(200), "{:?}", began.elapsed());

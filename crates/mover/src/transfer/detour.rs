@@ -84,9 +84,11 @@ impl Detour {
         let Some(trial) = &mut self.trial else {
             self.rest = self.rest.saturating_sub(seen.interval);
             let by_path = matches!(seen.limit, Limit::NetworkRate | Limit::NetworkLoss);
-            match by_path && seen.udp.is_some() {
-                true => self.limited += seen.interval,
-                false => self.limited = self.limited.saturating_sub(seen.interval),
+            match seen.limit {
+                _ if by_path && seen.udp.is_some() => self.limited += seen.interval,
+                // Where blocks take longer than an interval, not every one tells something.
+                Limit::Unknown => {}
+                _ => self.limited = self.limited.saturating_sub(seen.interval),
             }
             if self.limited < PATIENCE || !self.rest.is_zero() {
                 return None;
@@ -155,6 +157,17 @@ mod tests {
         let nothing_passes = Step::Switch { udp: 0.0, tcp: 1.0 };
         let done = steps(0.0, Some(1.0), Limit::NetworkRate, 20);
         assert_eq!(done.last(), Some(&(5, nothing_passes)));
+    }
+
+    #[test]
+    fn a_path_that_is_so_slow_that_blocks_take_longer_than_intervals_is_compared() {
+        let mut detour = Detour::default();
+        let limits = [Limit::Unknown, Limit::Unknown, Limit::NetworkLoss];
+        let begun = limits.iter().cycle().take(9).find_map(|limit| {
+            let seen = Seen { interval: STEP, limit: *limit, udp: Some(1.0), tcp: None };
+            detour.next(seen)
+        });
+        assert_eq!(begun, Some(Step::Begin));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Why a transfer ends before everything is moved.
 
+use std::any::Any;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -78,6 +79,9 @@ pub enum TransferError {
         /// Why, safe to print.
         text: String,
     },
+    /// A thread of this side has panicked, with this message.
+    #[error("internal error: {0}; this is a fault in farhaul, please report it")]
+    Internal(String),
     /// The two sides do not agree on what was moved.
     #[error("the receipt differs from what was sent")]
     Receipt,
@@ -108,6 +112,13 @@ impl TransferError {
             },
             _ => 1,
         }
+    }
+
+    /// Of what was caught when a thread panicked.
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        TransferError::Internal(text.unwrap_or_else(|| "a thread has panicked".into()))
     }
 
     /// What the peer is told.

@@ -70,7 +70,7 @@ pub struct Progress {
     pub files: u64,
     /// Bytes of files done, holes and what was there included.
     pub bytes: u64,
-    /// Bytes of data that went over the lanes.
+    /// Bytes of data that went over the lanes and that the sink has checked and written.
     pub moved: u64,
     /// Files and bytes in all, once the source has counted them: a guess.
     pub totals: Option<(u64, u64)>,

@@ -35,6 +35,11 @@ pub trait LinkHandle: Send + Sync {
         let _ = bits_per_second;
     }
 
+    /// For how long a rate that its owner has set has held this side's lane back so far.
+    fn held_back(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// What it knows of the path.
     fn facts(&self) -> LinkFacts {
         LinkFacts::default()

@@ -19,6 +19,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::stages::STAGES;
 use super::tree_hash::{CHUNK, Node};
 use crate::digest::Digest;
 use crate::frame::{AbortReason, Attributes, MAX_TARGET, MAX_TEXT, Tally};
@@ -275,9 +276,9 @@ pub struct Pulse {
     pub lanes: u32,
     /// Time spent by all lanes together in each stage, µs, in the order of
     /// [`Stage`](super::stages::Stage).
-    pub stages: [u64; 8],
-    /// Share of its time that this side's busiest thread wanted a processor, 0 to 1000.
-    pub busy: u16,
+    pub stages: [u64; STAGES],
+    /// For so long this side's busiest thread wanted a processor, µs.
+    pub busy: u64,
     /// Packets sent, and those among them that were sent again.
     pub packets: (u64, u64),
     /// For so long the peer's window held this side back, µs.
@@ -293,11 +294,11 @@ impl Pulse {
             *sum = sum.saturating_add(part);
         }
         self.interval = self.interval.saturating_add(later.interval);
+        self.busy = self.busy.saturating_add(later.busy);
         self.packets.0 = self.packets.0.saturating_add(later.packets.0);
         self.packets.1 = self.packets.1.saturating_add(later.packets.1);
         self.blocked = self.blocked.saturating_add(later.blocked);
-        (self.lanes, self.busy, self.capacity) =
-            (later.lanes, later.busy.min(1000), later.capacity);
+        (self.lanes, self.capacity) = (later.lanes, later.capacity);
     }
 
     /// What has come since `earlier`, another of the same sums.
@@ -305,6 +306,7 @@ impl Pulse {
         let less = |now: u64, then: u64| now.saturating_sub(then);
         Pulse {
             interval: less(self.interval, earlier.interval),
+            busy: less(self.busy, earlier.busy),
             stages: std::array::from_fn(|at| less(self.stages[at], earlier.stages[at])),
             packets: (
                 less(self.packets.0, earlier.packets.0),

@@ -62,12 +62,13 @@ impl Pace {
 }
 
 impl Pace {
-    /// Reads into `buf`, a step of it at most, and returns when that much may have come.
+    /// Reads into `buf`, a step of it at most, and returns when that much may have come; how much that
+    /// is, and how long it was held back.
     ///
     /// # Errors
     ///
     /// Those of `stream`.
-    pub fn read(&self, stream: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
+    pub fn read(&self, stream: &mut dyn Read, buf: &mut [u8]) -> io::Result<(usize, Duration)> {
         let step = buf.len().min(self.step());
         let count = stream.read(&mut buf[..step])?;
         // What has come counts for what comes next: the sender is held back by what is not read.
@@ -75,7 +76,7 @@ impl Pace {
         if !wait.is_zero() {
             std::thread::sleep(wait);
         }
-        Ok(count)
+        Ok((count, wait))
     }
 }
 
@@ -108,9 +109,9 @@ mod tests {
         let pace = Pace::new(8_000_000_000);
         let mut stream = std::io::Cursor::new(vec![1; 3 * STEP]);
         let mut buf = vec![0; 2 * STEP];
-        assert_eq!(pace.read(&mut stream, &mut buf).unwrap(), STEP, "in steps");
+        assert_eq!(pace.read(&mut stream, &mut buf).unwrap().0, STEP, "in steps");
         assert_eq!((Pace::new(1).step(), Pace::new(800_000).step()), (LEAST_STEP, 5000));
-        assert_eq!(pace.read(&mut stream, &mut buf[..9]).unwrap(), 9);
+        assert_eq!(pace.read(&mut stream, &mut buf[..9]).unwrap().0, 9);
         // Much was read; what is to be written waits for it.
         let slow = Pace::new(8_000_000);
         let now = Instant::now();

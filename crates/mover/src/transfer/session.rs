@@ -9,6 +9,7 @@ mod introduce;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::scope;
@@ -243,6 +244,13 @@ impl Session {
         self.changed.notify_all();
     }
 
+    /// Does something in a thread of the transfer's; a panic ends the transfer, not the thread alone.
+    pub fn contain(&self, action: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(action)) {
+            self.end(Err(TransferError::panicked(&*panic)));
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.lock().over.is_some()
     }
@@ -267,7 +275,7 @@ impl Session {
         let driver = Driver { session: self, role, options, observe };
         scope(|threads| match links {
             Links::Dial(dial) => {
-                threads.spawn(|| driver.keep_control(threads, dial));
+                threads.spawn(|| self.contain(|| driver.keep_control(threads, dial)));
                 driver.supervise(Some(&|| driver.keep_lanes(threads, dial)), |pause| {
                     driver.pause(pause);
                 });

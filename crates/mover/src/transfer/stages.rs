@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Stage {
-    /// Waits for something to do.
+    /// Waits for the other side: everything that is known of has been dealt with.
     Idle = 0,
     /// Reads files.
     Read = 1,
@@ -21,12 +21,14 @@ pub enum Stage {
     Receive = 5,
     /// Writes files and their journals.
     Write = 6,
-    /// Is held back by the rate that the user has set.
+    /// Is held back by a rate that was set, for it or for its peer.
     Limit = 7,
+    /// Waits for further files to be found.
+    Find = 8,
 }
 
 /// The number of stages.
-pub const STAGES: usize = 8;
+pub const STAGES: usize = 9;
 
 /// The time spent in each stage by all lanes of a side, µs since the beginning.
 #[derive(Debug, Default)]

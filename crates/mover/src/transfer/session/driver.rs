@@ -39,7 +39,16 @@ pub(super) struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     /// The main thread: looks after everything until the transfer is over, then ends all threads.
-    pub(super) fn supervise(&self, keep: Option<&dyn Fn()>, mut wait: impl FnMut(Duration)) {
+    pub(super) fn supervise(&self, keep: Option<&dyn Fn()>, wait: impl FnMut(Duration)) {
+        let session = self.session;
+        session.contain(|| self.look_after(keep, wait));
+        session.contain(|| self.last_word());
+        self.role.stop();
+        session.reconnect(); // which nobody does any more
+        session.changed.notify_all();
+    }
+
+    fn look_after(&self, keep: Option<&dyn Fn()>, mut wait: impl FnMut(Duration)) {
         let session = self.session;
         let mut pulse = Beat::new(&session.stages);
         while !session.is_over() {
@@ -58,10 +67,6 @@ impl<'a> Driver<'a> {
                 keep();
             }
         }
-        self.last_word();
-        self.role.stop();
-        session.reconnect(); // which nobody does any more
-        session.changed.notify_all();
     }
 
     /// Tells the peer why the transfer is over, unless it has said so itself.
@@ -170,14 +175,7 @@ impl<'a> Driver<'a> {
             state.keepers += 1;
             threads.spawn(move || {
                 give_way();
-                let dialed = dial.dial(Way::Tcp);
-                // That it cannot be had is seen by its absence.
-                let session = self.options.session;
-                if let Ok((link, _)) =
-                    dialed.and_then(|link| join(link, session, Purpose::Lane { number }))
-                {
-                    self.lane(number, link);
-                }
+                self.session.contain(|| self.keep_trial(dial, number));
                 self.session.lock().keepers -= 1;
             });
         }
@@ -187,9 +185,19 @@ impl<'a> Driver<'a> {
             state.keepers += 1;
             threads.spawn(|| {
                 give_way();
-                self.keep_lane(dial);
+                self.session.contain(|| self.keep_lane(dial));
                 self.session.lock().keepers -= 1;
             });
+        }
+    }
+
+    fn keep_trial(&self, dial: &dyn Dial, number: u32) {
+        let dialed = dial.dial(Way::Tcp);
+        // That it cannot be had is seen by its absence.
+        let session = self.options.session;
+        if let Ok((link, _)) = dialed.and_then(|link| join(link, session, Purpose::Lane { number }))
+        {
+            self.lane(number, link);
         }
     }
 
@@ -231,7 +239,7 @@ impl<'a> Driver<'a> {
     {
         let received = self.session.channel.received();
         // In a thread of its own: a peer that does not read holds up nobody else.
-        threads.spawn(move || {
+        let work = move || {
             if put(&mut *link.writer, &Joined::Yes { received }).is_err() {
                 return;
             }
@@ -239,10 +247,17 @@ impl<'a> Driver<'a> {
                 Purpose::Control { received } => self.control(threads, link, received),
                 Purpose::Lane { number } => {
                     give_way();
+                    {
+                        // Who dials knows how many there are to be. It may be here before its word is.
+                        let mut state = self.session.lock();
+                        let lanes = state.lanes.len() as u32 + 1;
+                        state.wanted = state.wanted.max(lanes.min(MAX_LANES));
+                    }
                     self.lane(number, link);
                 }
             }
-        });
+        };
+        threads.spawn(|| self.session.contain(work));
     }
 
     /// Serves a connection of the control channel until it breaks.
@@ -283,7 +298,7 @@ impl<'a> Driver<'a> {
         }
         let both = handle.clone();
         threads.spawn(move || {
-            let _ = session.channel.write(generation, &mut *writer);
+            session.contain(|| drop(session.channel.write(generation, &mut *writer)));
             // A connection that cannot be written to is not read for long either.
             both.0.abort();
         });
@@ -451,7 +466,7 @@ impl Beat {
             interval: interval.as_micros() as u64,
             lanes: facts.len() as u32,
             stages: std::array::from_fn(|stage| stages[stage] - self.stages[stage]),
-            busy: (self.processors.busy() * 1000.0) as u16,
+            busy: interval.mul_f64(self.processors.busy()).as_micros() as u64,
             // Those of a connection that is over are not counted any more.
             packets: (
                 packets.0.saturating_sub(self.packets.0),

@@ -12,7 +12,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::entry::{Again, Kind, MAX_UNFINISHED, Pending, Work};
-use super::names::{self, Names};
+use super::names::Names;
 use super::options::Existing;
 use super::root::{Root, Target};
 use super::tree::{Directory, Finally, Left, Place, open_directory};
@@ -22,6 +22,7 @@ use crate::inode;
 use crate::name::Name;
 use crate::report::printable;
 use crate::target::allow_reading;
+use crate::temporary::is_ours;
 use crate::transfer::error::TransferError;
 use crate::transfer::message::{Entry, Extra, Message, Skip, Verdict, What};
 use crate::transfer::small::TEMPORARY;
@@ -214,7 +215,7 @@ impl Sink<'_> {
         let Some(level) = walk.levels.last_mut() else { return Named::No(None) };
         let Some(directory) = &level.directory else { return Named::No(None) };
         let place = Place { directory: Arc::clone(directory), name: name.into() };
-        if names::is_ours(name) {
+        if is_ours(name) {
             let text = "names such as this one are for files that are not complete yet";
             return Named::No(Some((place, io::Error::other(text))));
         }

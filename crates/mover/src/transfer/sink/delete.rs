@@ -11,13 +11,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, Dir, Stat, fstat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::names::{Names, is_ours};
+use super::names::Names;
 use super::tree::{Directory, open_directory};
 use super::{Sink, os, trouble};
 use crate::frame::MAX_DEPTH;
 use crate::inode::{self, Kind};
 use crate::name::Name;
 use crate::target::allow_reading;
+use crate::temporary::is_ours;
 use crate::transfer::event::Event;
 use crate::transfer::message::About;
 

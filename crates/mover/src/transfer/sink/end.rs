@@ -19,6 +19,7 @@ use crate::transfer::error::TransferError;
 use crate::transfer::event::{Event, Outcome};
 use crate::transfer::message::{Message, Skip, Verdict};
 use crate::transfer::part::PartFile;
+use crate::transfer::stages::Stage;
 use crate::transfer::tree_hash::CHUNK;
 
 /// Files from this size on are on the medium before they have their names: to doubt one of these
@@ -88,7 +89,7 @@ impl Sink<'_> {
         let mode = policy.file_mode(&attributes, before);
         let durable = self.settings.durable && end.size >= SYNC_FROM;
         let set = |file: &std::fs::File| policy.set(file, mode, &attributes, extra.as_deref());
-        match part.finish(set, durable) {
+        match self.stages.during(Stage::Write, || part.finish(set, durable)) {
             Ok(kept) => {
                 if let Some(error) = kept {
                     self.not_kept(&pending.place.path(), &error);
@@ -315,6 +316,38 @@ impl Sink<'_> {
         self.forget(names);
     }
 
+    /// Waits until all that was written is on the medium.
+    fn sync(&self) -> io::Result<()> {
+        let devices: Vec<_> =
+            lock(&self.devices).iter().map(|(_, device)| Arc::clone(device)).collect();
+        for device in devices {
+            match self.stages.during(Stage::Write, || syncfs(&device)) {
+                Ok(()) => {}
+                Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => sync(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer is away and may not come back: what is renamed is made sure of, so that no mark of this
+    /// transfer stays behind. If it comes back, there is a new one.
+    pub(super) fn settle(&self) {
+        let mark = {
+            let _quiet = self.answering.write().unwrap_or_else(PoisonError::into_inner);
+            self.marked.store(false, Ordering::Release);
+            lock(&self.marks).give_up()
+        };
+        // One that stays is for the next transfer.
+        if let Some(mark) = mark
+            && self.sync().is_ok()
+            && let Some(root) = self.root.get()
+            && let Ok(open) = self.directories.get(root)
+        {
+            mark.remove(&open);
+        }
+    }
+
     /// Everything is finished: it is made sure of, and confirmed.
     pub(super) fn end_everything(&self, root: &Arc<Directory>) -> Result<(), TransferError> {
         self.sweep(root);
@@ -325,15 +358,7 @@ impl Sink<'_> {
         };
         let failed = self.counts.failed.load(Ordering::Relaxed);
         if self.settings.durable {
-            for (_, device) in lock(&self.devices).iter() {
-                match syncfs(device) {
-                    Ok(()) => {}
-                    Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => sync(),
-                    Err(error) => {
-                        return Err(self.fatal(self.settings.shown.clone(), error.into()));
-                    }
-                }
-            }
+            self.sync().map_err(|error| self.fatal(self.settings.shown.clone(), error))?;
             if let Ok(open) = self.directories.get(root) {
                 lock(&self.marks).remove(&open, failed + omitted == 0);
             }

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use super::entry::{End, Inner, Kind, Pending, Work};
 use super::options::Existing;
@@ -30,7 +31,11 @@ impl Sink<'_> {
         let mut block = Block::default();
         let (number, mut reader) = (lane.number, lane.reader);
         loop {
-            let more = self.stages.during(Stage::Receive, || block.read_from(&mut reader));
+            let (start, before) = (Instant::now(), lane.handle.held_back());
+            let more = block.read_from(&mut reader);
+            let held = lane.handle.held_back().saturating_sub(before);
+            self.stages.add(Stage::Limit, held);
+            self.stages.add(Stage::Receive, start.elapsed().saturating_sub(held));
             match more {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),

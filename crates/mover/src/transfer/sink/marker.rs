@@ -31,7 +31,7 @@ type Time = (i64, i64);
 #[derive(Debug)]
 pub(super) struct Marks {
     boot: String,
-    own: Option<(String, File)>,
+    own: Option<Mark>,
     /// An attempt to make one was in vain.
     failed: bool,
     /// Those of other boots, by name.
@@ -42,6 +42,21 @@ pub(super) struct Marks {
     from: Option<Time>,
     /// The oldest of this boot: what came later is not lost.
     until: Option<Time>,
+}
+
+/// A transfer's own mark, and locked as long as it is there.
+#[derive(Debug)]
+pub(super) struct Mark {
+    name: String,
+    _lock: File,
+}
+
+impl Mark {
+    /// What it speaks of is on the medium.
+    pub(super) fn remove(self, root: &OwnedFd) {
+        // One that stays costs the next transfer some reading.
+        let _ = unlinkat(root, self.name.as_str(), AtFlags::empty());
+    }
 }
 
 impl Marks {
@@ -133,16 +148,20 @@ impl Marks {
         }
         // Tells others that it is alive; a file system without locks does not matter.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        self.own = Some((name, file));
+        self.own = Some(Mark { name, _lock: file });
         self.failed = false;
         Ok(())
     }
 
+    /// This transfer's own; what is renamed from now on needs another.
+    pub(super) fn give_up(&mut self) -> Option<Mark> {
+        self.own.take()
+    }
+
     /// Everything is on the medium. If `all` that the source has is here, nothing is doubted any more.
     pub(super) fn remove(&mut self, root: &OwnedFd, all: bool) {
-        if let Some((name, _)) = self.own.take() {
-            // One that stays costs the next transfer some reading.
-            let _ = unlinkat(root, name.as_str(), AtFlags::empty());
+        if let Some(mark) = self.own.take() {
+            mark.remove(root);
         }
         for name in self.foreign.drain(..).filter(|_| all) {
             let _ = unlinkat(root, name.as_str(), AtFlags::empty());

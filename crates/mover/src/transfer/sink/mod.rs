@@ -32,6 +32,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -105,7 +106,8 @@ pub struct Sink<'a> {
     counts: Counts,
     failures: Mutex<Failures>,
     current: Mutex<Option<Place>>,
-    /// Held by those who deal with a block until they have said so: the receipt comes after.
+    /// Held by those who deal with a block, or complete a file, until they have said so: the receipt
+    /// comes after, and so does the end of a mark.
     answering: RwLock<()>,
     /// What ended the work.
     fatal: Mutex<Option<TransferError>>,
@@ -163,6 +165,8 @@ enum Job {
     Finish(Arc<Pending>),
     /// Writes zeros where they are wanted in order.
     Zeros(Arc<Pending>),
+    /// Makes sure of what there is, while the peer is away.
+    Settle,
     /// Ends a directory.
     Directory(Arc<Directory>),
     /// Ends everything.
@@ -298,7 +302,9 @@ impl<'a> Sink<'a> {
     fn work_off(&self, queue: &Queue<Job>) {
         give_way();
         while let Some(job) = queue.next() {
-            if let Err(error) = self.run(job) {
+            let done = catch_unwind(AssertUnwindSafe(|| self.run(job)));
+            let done = done.unwrap_or_else(|panic| Err(TransferError::panicked(&*panic)));
+            if let Err(error) = done {
                 lock(&self.fatal).get_or_insert(error);
                 self.halt();
             }
@@ -309,7 +315,14 @@ impl<'a> Sink<'a> {
         match job {
             Job::Open(opening) => self.open(opening),
             Job::Digest { pending, version, skip } => self.compare(&pending, version, skip),
-            Job::Finish(pending) => self.complete(&pending),
+            Job::Finish(pending) => {
+                let _renaming = self.answering.read().unwrap_or_else(PoisonError::into_inner);
+                self.complete(&pending)
+            }
+            Job::Settle => {
+                self.settle();
+                Ok(())
+            }
             Job::Zeros(pending) => self.write_zeros(&pending),
             Job::Directory(directory) => self.end_directory(&directory),
             Job::End(root) => self.end_everything(&root),
@@ -449,6 +462,9 @@ impl Role for Sink<'_> {
 
     fn connected(&self, yes: bool) -> Result<(), TransferError> {
         self.connected.store(yes, Ordering::SeqCst);
+        if !yes {
+            self.slow.push(Job::Settle);
+        }
         let parts: Vec<_> = lock(&self.files)
             .values()
             .filter_map(|pending| match &lock(&pending.inner).work {

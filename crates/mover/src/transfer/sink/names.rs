@@ -79,13 +79,6 @@ impl Hasher for Ready {
     }
 }
 
-/// Names of what a transfer keeps beside files: nobody may send such.
-pub(super) fn is_ours(name: &[u8]) -> bool {
-    name.strip_prefix(b".farhaul-").is_some_and(|rest| {
-        [&b".part"[..], b".journal", b".unsynced"].iter().any(|end| rest.ends_with(end))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,15 +106,5 @@ mod tests {
         let mut names = Names::default();
         assert!(naming.insert(&mut names, b"a") && naming.insert(&mut names, b"a"));
         assert!(names.overflowed);
-    }
-
-    #[test]
-    fn names_of_our_own_are_known() {
-        for name in [&b".farhaul-0123456789abcdef.part"[..], b".farhaul-0.journal"] {
-            assert!(is_ours(name));
-        }
-        for name in [&b".farhaul-notes"[..], b"a.part", b".farhaulx.part"] {
-            assert!(!is_ours(name), "{name:?}");
-        }
     }
 }

@@ -336,8 +336,15 @@ impl Sink<'_> {
         let identity = lock(&pending.inner).identity(self.settings.verify);
         let (part, opened) = PartFile::open(Arc::clone(&directory), name, identity)?;
         let resumed = part.present_bytes();
-        if !identity.sparse {
-            check_room(&directory, identity.size - resumed)?;
+        if !identity.sparse
+            && let Some(free) = lacking(&directory, identity.size - resumed)
+        {
+            // Room may be made meanwhile, and what fits is of use the next time.
+            let path = printable(place.path().as_os_str().as_encoded_bytes());
+            let left = identity.size - resumed;
+            self.note(&format!(
+                "{path}: it needs {left} bytes, and there is room for {free}: what fits is kept"
+            ));
         }
         let mut have = part.nodes();
         if have.len() > MAX_NODES {
@@ -395,18 +402,18 @@ impl Sink<'_> {
     }
 }
 
-/// Whether so many bytes fit, as far as the file system tells.
-fn check_room(directory: &OwnedFd, bytes: u64) -> io::Result<()> {
+/// The room that there is, bytes, if so many do not fit, as far as the file system tells.
+fn lacking(directory: &OwnedFd, bytes: u64) -> Option<u64> {
     /// Those that compress, so that more may fit: btrfs, ZFS, bcachefs.
     const COMPRESSING: [u64; 3] = [0x9123_683e, 0x2fc1_2fc1, 0xca45_1a4e];
-    let Ok(room) = fstatvfs(directory) else { return Ok(()) };
+    let room = fstatvfs(directory).ok()?;
     let blocks = if geteuid().is_root() { room.f_bfree } else { room.f_bavail };
     let free = blocks.saturating_mul(room.f_frsize);
     // One that has no blocks at all does not tell.
     if room.f_blocks == 0 || bytes <= free {
-        return Ok(());
+        return None;
     }
     #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
-    let kind = fstatfs(directory)?.f_type as u64 & 0xffff_ffff;
-    if COMPRESSING.contains(&kind) { Ok(()) } else { Err(Errno::NOSPC.into()) }
+    let kind = fstatfs(directory).ok()?.f_type as u64 & 0xffff_ffff;
+    (!COMPRESSING.contains(&kind)).then_some(free)
 }

@@ -12,8 +12,9 @@ use super::desk::Place;
 use super::opened::{below, seen};
 use crate::frame::MAX_TARGET;
 use crate::inode::{self, Kind};
-use crate::report::Side;
+use crate::report::{Side, Special};
 use crate::sources::Source as Named;
+use crate::temporary::is_ours;
 use crate::transfer::event::Event;
 use crate::transfer::message::{Extra, MAX_XATTRS, Message, What};
 use crate::walk::{Found, Step, Walk};
@@ -85,7 +86,11 @@ impl Announcer<'_, '_> {
         arrives: PathBuf,
     ) -> bool {
         let name = walk.name(found).bytes().to_vec();
-        let announced = match found.kind {
+        let kind = match is_ours(&name) {
+            true => Kind::Special(Special::Reserved),
+            false => found.kind,
+        };
+        let announced = match kind {
             Kind::Directory => self.directory(walk, found, name),
             Kind::File => return self.file(number, named, walk, found, name, arrives),
             Kind::Symlink => self.symlink(walk, found, name),

@@ -401,17 +401,25 @@ impl Desk {
         self.next_block
     }
 
-    /// The sink has dealt with a block: the small files in it are over.
-    pub(super) fn stored(&mut self, number: u64) -> Vec<Over> {
-        let Some(sent) = self.blocks.remove(&number) else { return Vec::new() };
+    /// The sink has dealt with a block: how many bytes of it are proved, and the small files in it, which
+    /// are over.
+    pub(super) fn stored(&mut self, number: u64) -> (u64, Vec<Over>) {
+        let Some(sent) = self.blocks.remove(&number) else { return (0, Vec::new()) };
+        let mut damaged = 0;
         if let Some(carried) = self.carried.get_mut(&sent.lane) {
             *carried += sent.bytes;
         }
         let mut over = Vec::new();
         for (file, version, chunk, digest) in sent.pieces {
+            if let Some(chunk) = chunk
+                && self.again.contains(&(file, chunk))
+            {
+                damaged = sent.bytes; // a chunk has a block of its own
+            }
             let Some(pending) = self.files.get(&file) else { continue };
             if chunk.is_none() && pending.version == version {
                 if self.damaged.remove(&file) {
+                    damaged += pending.seen.size;
                     self.small_next.push_front(file);
                     continue;
                 }
@@ -419,7 +427,7 @@ impl Desk {
                 over.extend(self.remove(file, digest));
             }
         }
-        over
+        (sent.bytes.saturating_sub(damaged), over)
     }
 
     /// A lane begins, or is over.

@@ -11,6 +11,7 @@ use super::opened::Opened;
 use crate::digest::Digest;
 use crate::transfer::TransferError;
 use crate::transfer::block::{Block, Piece};
+use crate::transfer::link::LinkHandle;
 use crate::transfer::message::Message;
 use crate::transfer::role::{Lane, LaneEnd};
 use crate::transfer::stages::Stage;
@@ -23,7 +24,7 @@ const READ_AHEAD: u64 = 4 * CHUNK;
 pub(super) fn work(source: &Source<'_>, lane: Lane<'_>) -> Result<(), LaneEnd> {
     let mut block = Block::default();
     let number = lane.number;
-    let mut sending = Sending { source, out: lane.writer, lane: number };
+    let mut sending = Sending { source, out: lane.writer, handle: lane.handle, lane: number };
     while (lane.keep)() {
         if let Some(stream) = &source.stream {
             block.clear(source.block_number());
@@ -81,6 +82,7 @@ pub(super) fn work(source: &Source<'_>, lane: Lane<'_>) -> Result<(), LaneEnd> {
 struct Sending<'a, 'b> {
     source: &'a Source<'b>,
     out: &'a mut (dyn Write + Send),
+    handle: &'a dyn LinkHandle,
     lane: u32,
 }
 
@@ -93,6 +95,7 @@ impl Sending<'_, '_> {
         // Before it leaves, so that it is known when the confirmation comes.
         self.source.sent(self.lane, block);
         let (start, cpu) = (Instant::now(), processor_time());
+        let before = self.handle.held_back();
         let mut held = Duration::ZERO;
         match &self.source.options.pace {
             None => block.write_to(&mut self.out)?,
@@ -102,6 +105,7 @@ impl Sending<'_, '_> {
                 held = paced.held;
             }
         }
+        held += self.handle.held_back().saturating_sub(before);
         let (took, cpu) = (start.elapsed(), processor_time().saturating_sub(cpu));
         let stages = &self.source.stages;
         stages.add(Stage::Limit, held);

@@ -53,7 +53,6 @@ pub struct Source<'a> {
     /// There is room for another file, or work for a lane.
     changed: Condvar,
     stopped: AtomicBool,
-    moved: AtomicU64,
     /// Notes that the sink's user was told.
     notes: AtomicU64,
 }
@@ -131,7 +130,6 @@ impl<'a> Source<'a> {
             state: Mutex::new(State { desk, ..State::default() }),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
-            moved: AtomicU64::new(0),
             notes: AtomicU64::new(0),
         })
     }
@@ -165,9 +163,7 @@ impl Source<'_> {
 
     /// How far it is.
     pub fn progress(&self) -> Progress {
-        let mut progress = self.lock().progress.clone();
-        progress.moved = self.moved.load(Ordering::Relaxed);
-        progress
+        self.lock().progress.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -292,7 +288,10 @@ impl Source<'_> {
         if self.is_stopped() {
             return false;
         }
-        self.stages.during(Stage::Idle, || drop(self.wait(state)));
+        // Further files would be announced, if they were found.
+        let finding = !state.announced_all && state.desk.has_room();
+        let stage = if finding { Stage::Find } else { Stage::Idle };
+        self.stages.during(stage, || drop(self.wait(state)));
         !self.is_stopped()
     }
 
@@ -302,14 +301,10 @@ impl Source<'_> {
 
     fn sent(&self, lane: u32, block: &Block) {
         let pieces = block.pieces();
-        let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.length)).sum();
-        self.moved.fetch_add(bytes, Ordering::Relaxed);
         let mut state = self.lock();
         state.desk.sent(block.number, lane, pieces);
         if let Some(path) = pieces.last().and_then(|piece| state.desk.get(piece.entry)) {
-            let path = path.path.to_path_buf();
-            state.progress.bytes = state.progress.bytes.saturating_add(bytes);
-            state.progress.current = path;
+            state.progress.current = path.path.to_path_buf();
         }
     }
 
@@ -454,7 +449,11 @@ impl Role for Source<'_> {
                 if let Some(stream) = &self.stream {
                     stream.stored(block);
                 }
-                let over = self.lock().desk.stored(block);
+                let mut state = self.lock();
+                let (bytes, over) = state.desk.stored(block);
+                state.progress.bytes = state.progress.bytes.saturating_add(bytes);
+                state.progress.moved = state.progress.moved.saturating_add(bytes);
+                drop(state);
                 for over in over {
                     let resumed = over.resumed;
                     self.finished(self.lock(), over, Outcome::Moved { resumed });

@@ -161,9 +161,13 @@ impl Stream {
             return Ok(None);
         }
         let data = match input.data.recv_timeout(PATIENCE) {
-            Ok(data) => data?,
+            // Told once: other lanes find nothing more.
+            Ok(data) => data.inspect_err(|_| input.ended = true)?,
             Err(RecvTimeoutError::Timeout) => return Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Vec::new(),
+            // Whoever reads it says why it goes, unless it has panicked. It is not the end of the stream.
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("internal error: nobody reads it any more"));
+            }
         };
         let offset = input.offset;
         input.offset += data.len() as u64;

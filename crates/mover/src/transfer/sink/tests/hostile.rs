@@ -1,6 +1,6 @@
 //! Sources that nobody should trust, and targets that somebody meddles with.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -164,16 +164,18 @@ fn sizes_without_end_cost_nothing() {
 }
 
 #[test]
-fn a_file_that_does_not_fit_is_refused_at_once() {
+fn a_file_that_does_not_fit_is_told_and_takes_no_room_before_it_comes() {
     let dir = tempfile::tempdir().unwrap();
-    let (_, worked, _) = run(into(dir.path()), |source| {
-        source.announce("big", 1 << 60);
-        while !source.sink.is_stopped() {
-            thread::yield_now();
-        }
+    let (_, _, world) = run(into(dir.path()), |source| {
+        let file = source.announce("big", 1 << 60);
+        assert_eq!(source.verdict(file), Verdict::Take { have: Vec::new() });
+        let blocks = |entry: fs::DirEntry| entry.metadata().unwrap().blocks();
+        let taken: u64 =
+            fs::read_dir(dir.path()).unwrap().map(|entry| blocks(entry.unwrap())).sum();
+        assert!(taken < 1000, "{taken}");
     });
-    let text = worked.unwrap_err().to_string();
-    assert!(text.contains("make room"), "{text}");
+    let told = world.told();
+    assert!(told.iter().any(|told| told.contains("what fits is kept")), "{told:?}");
 }
 
 #[test]

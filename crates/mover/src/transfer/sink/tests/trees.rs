@@ -124,6 +124,29 @@ fn files_of_a_boot_that_ended_early_are_compared() {
     assert_eq!(names(dir.path()), ["f"], "the marks are gone");
 }
 
+#[test]
+fn a_transfer_whose_peer_is_away_leaves_no_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let marks = || names(dir.path()).into_iter().filter(|name| name.contains("unsynced")).count();
+    run(into(dir.path()), |source| {
+        for (round, name) in ["f", "g"].into_iter().enumerate() {
+            source.small(name, b"content");
+            assert_eq!(marks(), 1, "after round {round}");
+            source.sink.connected(false).unwrap();
+            let limit = Instant::now() + Duration::from_secs(60);
+            while marks() > 0 {
+                assert!(Instant::now() < limit, "it stays");
+                thread::sleep(Duration::from_millis(1));
+            }
+            source.sink.connected(true).unwrap();
+        }
+        source.end();
+    })
+    .1
+    .unwrap();
+    assert_eq!(names(dir.path()), ["f", "g"]);
+}
+
 fn old_tree(dir: &Path) {
     fs::create_dir_all(dir.join("d/old/deep")).unwrap();
     for name in ["d/keep", "d/old/deep/file", "d/gone", "beside"] {

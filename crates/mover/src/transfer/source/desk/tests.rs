@@ -30,7 +30,8 @@ fn opened() -> Arc<Opened> {
 fn piece(job: &Job, chunk: Option<u64>) -> Piece {
     let offset = chunk.unwrap_or(0) * CHUNK;
     let (entry, version) = (job.file, job.version);
-    Piece { entry, offset, length: 0, whole: chunk.is_none(), version, hash: [1; 32] }
+    let length = job.seen.size.saturating_sub(offset).min(CHUNK) as u32;
+    Piece { entry, offset, length, whole: chunk.is_none(), version, hash: [1; 32] }
 }
 
 /// Opens the file that is next and returns its job.
@@ -60,8 +61,9 @@ fn small_files_travel_together_and_are_over_with_their_block() {
     let pieces: Vec<Piece> = jobs.iter().map(|job| piece(job, None)).collect();
     let number = desk.number();
     desk.sent(number, 0, &pieces);
-    assert_eq!(desk.stored(number).len(), 3);
-    assert!(desk.stored(number).is_empty(), "confirmed twice");
+    let (bytes, over) = desk.stored(number);
+    assert_eq!((bytes, over.len()), (30, 3));
+    assert_eq!(desk.stored(number), (0, Vec::new()), "confirmed twice");
     assert!(!desk.is_empty());
     assert!(matches!(desk.work(), Some(Work::Bundle(jobs)) if jobs.len() == 1));
 }
@@ -214,6 +216,22 @@ fn a_small_file_that_was_damaged_is_sent_again() {
     desk.sent(number, 0, &pieces);
     // The sink says so before it says that it is done with the block.
     desk.damaged(1, 0);
-    assert_eq!(desk.stored(number).len(), 1);
+    let (bytes, over) = desk.stored(number);
+    assert_eq!((bytes, over.len()), (10, 1), "what was damaged is not proved");
     assert!(matches!(desk.work(), Some(Work::Bundle(jobs)) if jobs[0].file == 1));
+}
+
+#[test]
+fn only_chunks_that_arrived_whole_are_proved() {
+    let mut desk = desk(&[2 * CHUNK + 5]);
+    take_all(&mut desk, 0);
+    let job = open(&mut desk);
+    let mut blocks = Vec::new();
+    while let Some(chunk) = chunk(&mut desk) {
+        blocks.push(desk.number());
+        desk.sent(blocks[blocks.len() - 1], 0, &[piece(&job, Some(chunk))]);
+    }
+    desk.damaged(0, 1);
+    let proved: Vec<u64> = blocks.into_iter().map(|block| desk.stored(block).0).collect();
+    assert_eq!(proved, [CHUNK, 0, 5]);
 }
