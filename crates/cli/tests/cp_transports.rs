@@ -94,13 +94,15 @@ fn a_transport_that_is_asked_for_is_taken_or_nothing() {
     assert!(!scene.path("copy").exists());
 }
 
-/// A path that lets 5 Mb/s of UDP pass and drops the rest.
+/// A path that lets 5 Mb/s of UDP pass each way and drops the rest.
 fn policed(scene: &Scene) -> RelayHandle {
     let mut config = RelayConfig::new(([127, 0, 0, 1], 0).into(), scene.direct());
     let delay = Duration::from_millis(5);
-    config.forward.rate = Some("5M".parse().expect("a rate"));
-    config.forward.queue = QueueConfig::parse("40p", 2 * delay).expect("a queue");
-    (config.forward.delay, config.backward.delay) = (delay, delay);
+    for way in [&mut config.forward, &mut config.backward] {
+        way.rate = Some("5M".parse().expect("a rate"));
+        way.queue = QueueConfig::parse("40p", 2 * delay).expect("a queue");
+        way.delay = delay;
+    }
     Relay::bind(config).and_then(Relay::spawn).expect("a relay")
 }
 
@@ -115,6 +117,21 @@ fn where_udp_is_held_back_everything_goes_to_tcp() {
     assert_eq!(lines(&ended, "going on over TCP (--transport udt keeps to UDP)"), 1, "{ended:#?}");
     assert_eq!(ended.errors.len(), 1, "no more lines than this: {ended:#?}");
     let udp = relay.stats().forward.sent_bytes;
+    assert!(udp < SIZE / 2, "{udp} bytes went over UDP");
+    assert_copied(&scene, &ended, "TCP");
+}
+
+#[test]
+fn where_udp_is_held_back_downloads_go_to_tcp() {
+    let _turn = common::turn();
+    let scene = scene_or_skip!();
+    let relay = policed(&scene);
+    scene.far_behind(Some(relay.local_addr()), Some(scene.direct()), "");
+    make_file(&scene.path("file"), 2 * SIZE, 3);
+    let command = ["--json", "--rate", "40M", &scene.there("file"), &scene.here("copy")];
+    let ended = scene.start(&command).finish_well();
+    assert_eq!(lines(&ended, "going on over TCP (--transport udt keeps to UDP)"), 1, "{ended:#?}");
+    let udp = relay.stats().backward.sent_bytes;
     assert!(udp < SIZE / 2, "{udp} bytes went over UDP");
     assert_copied(&scene, &ended, "TCP");
 }
