@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::entry::{End, Inner, Kind, Pending, Work};
 use super::options::Existing;
 use super::stream::{Ordered, Refused};
-use super::{Job, Sink, add, lock, violation};
+use super::{Job, Sink, add, lock, subtract, violation};
 use crate::digest::Digest;
 use crate::name::Name;
 use crate::transfer::block::{BadBlock, Block, Piece};
@@ -23,6 +23,10 @@ use crate::transfer::tree_hash::{CHUNK, chunk_cv, leaf, whole};
 
 /// So often the same chunk may arrive damaged, and not once more.
 const DAMAGED: u8 = 4;
+/// A piece that is far ahead of what is missing waits so long before it is to be sent again, and it is
+/// looked so often whether there is room.
+const ROOM_TIME: Duration = Duration::from_secs(2);
+const ROOM_LOOK: Duration = Duration::from_millis(10);
 /// The most ranges of zeros in files that are not finished.
 const MAX_ZEROS: u64 = 4 << 20;
 
@@ -268,13 +272,14 @@ impl Sink<'_> {
         if !right {
             return self.damaged(pending, index);
         }
-        let taken = {
-            let mut ordered = lock(ordered);
-            let taken = self.stages.during(Stage::Write, || ordered.data(piece.offset, data));
-            taken.map(|()| ordered.written())
-        };
-        let written = match taken {
+        let written = match self.put_in_order(ordered, piece.offset, data) {
             Ok(written) => written,
+            Err(Refused::Ahead) => {
+                // The lane that brings what is missing may be this one.
+                subtract(&self.counts.moved, data.len() as u64);
+                self.say(Message::Damaged { file: pending.entry, chunk: index });
+                return Ok(());
+            }
             Err(refused) => return Ok(self.refused(pending, refused)?),
         };
         self.count(pending, piece.version, data.len() as u64);
@@ -292,9 +297,30 @@ impl Sink<'_> {
         Ok(())
     }
 
+    /// Waits a while for room: other lanes may be slower than this one. Returns how much is written.
+    fn put_in_order(
+        &self,
+        ordered: &Mutex<Ordered>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<u64, Refused> {
+        let until = Instant::now() + ROOM_TIME;
+        loop {
+            let mut ordered = lock(ordered);
+            let taken = self.stages.during(Stage::Write, || ordered.data(offset, data));
+            match taken {
+                Err(Refused::Ahead) if Instant::now() < until && !self.is_stopped() => {}
+                taken => return taken.map(|()| ordered.written()),
+            }
+            drop(ordered);
+            std::thread::sleep(ROOM_LOOK);
+        }
+    }
+
     fn refused(&self, pending: &Arc<Pending>, refused: Refused) -> Result<(), TransferError> {
         match refused {
             Refused::Violation(text) => Err(violation(text)),
+            Refused::Ahead => Err(violation("zeros too far ahead")),
             Refused::Io(error) if self.standard.is_some() => {
                 Err(self.fatal(self.settings.shown.clone(), error))
             }

@@ -72,6 +72,8 @@ enum Hashing {
 pub(super) enum Refused {
     /// Nobody should send it.
     Violation(&'static str),
+    /// There is no room for it before others have come.
+    Ahead,
     /// It could not be written.
     Io(io::Error),
 }
@@ -110,7 +112,7 @@ impl Ordered {
         if offset > self.next {
             if !self.waiting.contains_key(&offset) {
                 if self.data == AHEAD {
-                    return Err(Refused::Violation("pieces of a stream too far ahead"));
+                    return Err(Refused::Ahead);
                 }
                 self.data += 1;
                 self.waiting.insert(offset, Item::Data(data.to_vec()));
@@ -305,7 +307,10 @@ mod tests {
             ordered.data(piece * 10, b"x").unwrap();
         }
         let refused = ordered.data(10_000, b"x");
-        assert!(matches!(refused, Err(Refused::Violation(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Refused::Ahead)), "{refused:?}");
+        // What is missing lets others go, and there is room again.
+        ordered.data(0, &[0; 10]).unwrap();
+        ordered.data(10_000, b"x").unwrap();
     }
 
     #[test]
