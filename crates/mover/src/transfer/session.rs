@@ -101,6 +101,8 @@ struct State {
     next_lane: u32,
     /// Threads that keep a lane each.
     keepers: u32,
+    /// Connections whose purpose has been said and not been answered.
+    joining: Vec<Handle>,
     /// Since when there has been no connection.
     lost: Option<Instant>,
     ever: bool,
@@ -230,7 +232,8 @@ impl Session {
     /// Gives all connections up: new ones are made. For a change of transport.
     pub fn reconnect(&self) {
         let state = self.lock();
-        state.control.iter().chain(state.lanes.values()).for_each(|handle| handle.0.abort());
+        let all = state.control.iter().chain(state.lanes.values()).chain(&state.joining);
+        all.for_each(|handle| handle.0.abort());
     }
 
     /// Ends the transfer; the first reason counts.

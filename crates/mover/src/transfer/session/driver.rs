@@ -124,7 +124,7 @@ impl<'a> Driver<'a> {
             let way = self.session.way();
             let dialed = dial.dial(way).and_then(|link| {
                 let received = self.session.channel.received();
-                join(link, self.options.session, Purpose::Control { received })
+                self.join(link, Purpose::Control { received })
             });
             match dialed {
                 Ok((link, received)) => {
@@ -194,9 +194,7 @@ impl<'a> Driver<'a> {
     fn keep_trial(&self, dial: &dyn Dial, number: u32) {
         let dialed = dial.dial(Way::Tcp);
         // That it cannot be had is seen by its absence.
-        let session = self.options.session;
-        if let Ok((link, _)) = dialed.and_then(|link| join(link, session, Purpose::Lane { number }))
-        {
+        if let Ok((link, _)) = dialed.and_then(|link| self.join(link, Purpose::Lane { number })) {
             self.lane(number, link);
         }
     }
@@ -215,9 +213,7 @@ impl<'a> Driver<'a> {
                 let number = state.next_lane;
                 (number, state.way)
             };
-            let dialed = dial
-                .dial(way)
-                .and_then(|link| join(link, self.options.session, Purpose::Lane { number }));
+            let dialed = dial.dial(way).and_then(|link| self.join(link, Purpose::Lane { number }));
             match dialed {
                 Ok((link, _)) => {
                     pause = RETRY.0;
@@ -230,6 +226,22 @@ impl<'a> Driver<'a> {
             self.pause(pause);
             pause = (pause * 2).min(RETRY.1);
         }
+    }
+
+    /// Says what a connection is for and waits for the answer: no longer than the transfer goes on, as
+    /// a peer that has done its part may not be there to answer.
+    fn join(&self, link: Link, purpose: Purpose) -> io::Result<(Link, u64)> {
+        let handle = Handle(Arc::clone(&link.handle));
+        {
+            let mut state = self.session.lock();
+            if state.over.is_some() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            state.joining.push(handle.clone());
+        }
+        let joined = join(link, self.options.session, purpose);
+        self.session.lock().joining.retain(|other| !Arc::ptr_eq(&other.0, &handle.0));
+        joined
     }
 
     /// Takes a connection that the peer has made.

@@ -366,8 +366,9 @@ impl Source<'_> {
     }
 
     fn drop_file(&self, file: u64, over: &Over, error: &io::Error) {
-        self.say(&Message::FileDropped { file });
+        // With the lock held: the receipt that follows from it finds these numbers.
         let mut state = self.lock();
+        self.say(&Message::FileDropped { file });
         state.report.tally.files -= 1;
         state.report.tally.bytes = state.report.tally.bytes.saturating_sub(over.size);
         drop(state);
@@ -378,8 +379,9 @@ impl Source<'_> {
 
     /// The sink has the same file.
     fn same(&self, file: u64, digest: Digest) {
-        self.say(&Message::Same { file });
+        // With the lock held: the receipt that follows from it finds the file over.
         let mut state = self.lock();
+        self.say(&Message::Same { file });
         if let Some(over) = state.desk.remove(file, Some(digest)) {
             self.finished(state, over, Outcome::Same);
         }
