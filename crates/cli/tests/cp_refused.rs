@@ -423,6 +423,31 @@ fn a_copy_that_was_interrupted_goes_on() {
     }
 }
 
+/// The time of content can be set back: what was proved of the old content is not taken up.
+#[test]
+fn a_source_that_changed_between_two_runs_is_not_mixed_with_what_it_was() {
+    let place = place_or_skip!();
+    let (old, new) = (bytes(8 << 20, 1), bytes(8 << 20, 2));
+    for (way, flag) in [(Way::Local, "-v"), (Way::Push, "--checksum"), (Way::Pull, "--overwrite")] {
+        let to = format!("to-{way:?}");
+        let path = place.write("file", &old);
+        let time = fs::metadata(&path).and_then(|known| known.modified()).expect("a time");
+        let (from, target) = place.named(way, "file", &to);
+        let running = place.start(&["cp", "--json-stream", "--rate", "24M", &from, &target]);
+        running.wait_line_that(|line| moved(line) >= 3 << 20);
+        running.interrupt();
+        assert_eq!(running.finish().code, Some(130), "{way:?}");
+        let partial = |name: &String| name.ends_with(".part");
+        assert!(names(&place.path("")).iter().any(partial), "{way:?}: nothing to take up");
+        let mut file = fs::File::options().write(true).open(&path).expect("a file");
+        std::io::Write::write_all(&mut file, &new).expect("room");
+        file.set_modified(time).expect("it is ours");
+        let report = place.copy(way, &["--json", flag], "file", &to).well().json();
+        assert!(fs::read(place.path(&to)).expect("a file") == new, "{way:?} {report}");
+        assert_eq!(report["resumed_bytes"], 0, "{way:?} {report}");
+    }
+}
+
 #[test]
 fn special_files_are_left_out_and_told() {
     let place = place_or_skip!();

@@ -11,7 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::entry::{Again, Kind, MAX_UNFINISHED, Pending, Work};
+use super::entry::{Again, Content, Kind, MAX_UNFINISHED, Pending, Work};
 use super::names::Names;
 use super::options::Existing;
 use super::root::{Root, Target};
@@ -173,10 +173,13 @@ impl Sink<'_> {
         let Entry { attributes, extra, what, .. } = entry;
         match what {
             What::Directory => self.directory(walk, number, named, attributes, extra),
-            What::File { size, sparse } => {
-                self.file(number, named, Kind::File, (size, sparse), attributes, extra)
+            What::File { size, sparse, origin } => {
+                let content = Content { size, sparse, origin };
+                self.file(number, named, Kind::File, content, attributes, extra)
             }
-            What::Stream => self.file(number, named, Kind::Stream, (0, false), attributes, extra),
+            What::Stream => {
+                self.file(number, named, Kind::Stream, Content::default(), attributes, extra)
+            }
             What::Symlink(text) => self.symlink(number, named, &text, &attributes, extra),
             What::HardLink { to } => self.hard_link(number, named, to, attributes),
         }
@@ -338,19 +341,19 @@ impl Sink<'_> {
         number: u64,
         named: Named,
         kind: Kind,
-        size: (u64, bool),
+        content: Content,
         attributes: Attributes,
         extra: Option<Box<Extra>>,
     ) -> Result<(), TransferError> {
         let place = match named {
             Named::Free(place) => place,
             Named::No(why) => {
-                lock(&self.gone).add(number, kind, size.0);
+                lock(&self.gone).add(number, kind, content.size);
                 return self.refuse(number, why, true);
             }
         };
         let extra = self.keep_extra(&place, extra);
-        let pending = Pending::new(number, place, kind, size, attributes, extra);
+        let pending = Pending::new(number, place, kind, content, attributes, extra);
         self.add_pending(&pending)?;
         if self.settings.hard_links && kind == Kind::File {
             lock(&self.links).announce(number, &pending.place);
@@ -553,13 +556,8 @@ impl Sink<'_> {
     }
 
     /// A file has changed while it was read and begins anew.
-    pub(super) fn file_again(
-        &self,
-        file: u64,
-        attributes: Attributes,
-        size: u64,
-        sparse: bool,
-    ) -> Result<(), TransferError> {
+    pub(super) fn file_again(&self, file: u64, again: Again) -> Result<(), TransferError> {
+        let size = again.content.size;
         let pending = self.find(file);
         let recent = if pending.is_none() { lock(&self.recent).get(file) } else { None };
         let Some(pending) = pending.or(recent) else {
@@ -570,7 +568,6 @@ impl Sink<'_> {
         }
         let before = lock(&pending.inner).size();
         self.recount(Some(before), Some(size))?;
-        let again = Again { attributes, size, sparse };
         {
             let mut inner = lock(&pending.inner);
             if matches!(inner.work, Work::Over) && !inner.closed {

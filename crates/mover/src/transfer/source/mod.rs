@@ -226,7 +226,7 @@ impl Source<'_> {
         state.report.tally.files += 1;
         state.report.tally.bytes = state.report.tally.bytes.saturating_add(seen.size);
         state.desk.announce(entry, path, place, seen);
-        let what = What::File { size: seen.size, sparse: seen.sparse };
+        let what = What::File { size: seen.size, sparse: seen.sparse, origin: seen.origin };
         self.say(&Message::Entry(Entry { name, attributes: seen.attributes, extra, what }));
         Some(entry)
     }
@@ -344,6 +344,7 @@ impl Source<'_> {
                     attributes: now.attributes,
                     size: now.size,
                     sparse: now.sparse,
+                    origin: now.origin,
                 });
                 drop(state);
                 let text = format!("{} changed while it was read: sent again", path.display());
