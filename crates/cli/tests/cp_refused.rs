@@ -134,11 +134,38 @@ fn what_may_not_be_written_or_deleted_is_listed() {
         // Nothing at all may be written.
         let done = unprivileged(&place, way, &[], "from/g", "ours");
         assert!(done.code == Some(5) && done.errors.contains("Permission denied"), "{done:?}");
-        let done = unprivileged(&place, way, &[], "from/", "ours/new");
-        assert!(matches!(done.code, Some(1 | 5)), "{done:?}");
+        let done = unprivileged(&place, way, &[], "from/", "ours/new").code(1);
         assert!(done.errors.contains("Permission denied"), "{way:?} {}", done.errors);
         let dry = unprivileged(&place, way, &["-n"], "from/", "ours/new").code(1);
         assert!(dry.errors.contains("Permission denied"), "{way:?} {}", dry.errors);
+    }
+}
+
+#[test]
+fn what_is_below_a_directory_that_cannot_be_made_counts_as_failed() {
+    let place = place_or_skip!();
+    if let Err(why) = nobody() {
+        skip!("{why}");
+    }
+    mode(place.path(""), 0o755);
+    for name in ["g", "tree/a", "tree/b", "tree/sub/c"] {
+        place.write(format!("from/{name}"), name);
+    }
+    fs::create_dir(place.path("ours")).expect("a directory");
+    for way in [Way::Local, Way::Push, Way::Between] {
+        let done = unprivileged(&place, way, &["--json"], "from/", "ours").code(5);
+        let report = done.json();
+        assert_eq!((&report["failed"], &report["moved_files"]), (&6.into(), &0.into()), "{report}");
+        assert_eq!((&report["ok"], &report["verified"]), (&false.into(), &false.into()), "{way:?}");
+        assert_eq!(report["failures"].as_array().map(Vec::len), Some(2), "{way:?} {report}");
+        assert!(done.errors.contains("6 entries could not"), "{way:?} {}", done.errors);
+        let done = unprivileged(&place, way, &[], "from/", "ours").code(5);
+        assert!(!done.text().contains("on disk"), "{way:?} {}", done.text());
+        // Everything was to go there.
+        let done = unprivileged(&place, way, &["--json"], "from/tree", "ours").code(1);
+        let error = done.json()["error"].to_string();
+        assert!(error.contains("ours/tree: Permission denied"), "{way:?} {error}");
+        assert!(names(&place.path("ours")).is_empty(), "{way:?}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -44,6 +45,10 @@ pub(super) struct Walk {
     /// The only entry's name here.
     rename: Option<Box<[u8]>>,
     next: u64,
+    /// Entries of the target itself.
+    top: u64,
+    /// One of them, a directory that could not be made, and why.
+    lost: Option<(PathBuf, io::Error)>,
     pub(super) tally: Tally,
     /// Sum of what was announced, streams as they come.
     pub(super) bytes: u64,
@@ -66,6 +71,8 @@ impl Walk {
             levels: Vec::new(),
             rename: None,
             next: 0,
+            top: 0,
+            lost: None,
             tally: Tally::default(),
             bytes: 0,
             ended: false,
@@ -167,6 +174,7 @@ impl Sink<'_> {
         }
         let number = walk.next;
         walk.next += 1;
+        walk.top += u64::from(walk.levels.len() == 1);
         self.announced.store(walk.next, Ordering::Release);
         self.count_entry(walk, &entry.what)?;
         let named = self.take_name(walk, name);
@@ -271,6 +279,9 @@ impl Sink<'_> {
                 Some(directory)
             }
             Err(why) => {
+                if let (1, Some((place, error))) = (walk.levels.len(), &why) {
+                    walk.lost = Some((place.path(), trouble::same(error)));
+                }
                 self.refuse(number, why, false)?;
                 None
             }
@@ -531,6 +542,10 @@ impl Sink<'_> {
         }
         if walk.tally != tally {
             return Err(TransferError::Receipt);
+        }
+        if let (1, Some((path, error))) = (walk.top, walk.lost.take()) {
+            // All that came was to go there.
+            return Err(self.fatal(self.settings.shown.join(path), trouble::plain(error)));
         }
         walk.ended = true;
         walk.omitted = omitted;
