@@ -228,7 +228,7 @@ fn conclude(
     {
         result = also(result, &error);
     }
-    let failed = summary.failed;
+    let (failed, none) = (summary.failed, summary.moved_files + summary.same_files == 0);
     let report = report(plan, summary, measured, &result, took);
     // If they are being said, the process is about to end.
     if words.json() && !interrupt::take_last_words() {
@@ -256,7 +256,8 @@ fn conclude(
     match result {
         Ok(()) if failed > 0 => {
             let entries = if failed == 1 { "entry" } else { "entries" };
-            let message = format!("{failed} {entries} could not be copied; the rest is done");
+            let rest = if none { "no file was copied" } else { "the rest is done" };
+            let message = format!("{failed} {entries} could not be copied; {rest}");
             Err(Failed { code: 5, message }.into())
         }
         result => Ok(result?),
@@ -290,7 +291,10 @@ fn report(
         error: result.as_ref().err().map(ToString::to_string),
         dry_run,
         would,
-        verified: plan.terms.verify && !dry_run && result.is_ok(),
+        verified: plan.terms.verify
+            && !dry_run
+            && result.is_ok()
+            && (summary.failed == 0 || summary.moved_files > 0),
         encrypted: !plan.terms.plain && !dry_run && connected,
         seconds,
         bits_per_second: summary.moved_bytes as f64 * 8.0 / seconds.max(1e-9),

@@ -134,11 +134,38 @@ fn what_may_not_be_written_or_deleted_is_listed() {
         // Nothing at all may be written.
         let done = unprivileged(&place, way, &[], "from/g", "ours");
         assert!(done.code == Some(5) && done.errors.contains("Permission denied"), "{done:?}");
-        let done = unprivileged(&place, way, &[], "from/", "ours/new");
-        assert!(matches!(done.code, Some(1 | 5)), "{done:?}");
+        let done = unprivileged(&place, way, &[], "from/", "ours/new").code(1);
         assert!(done.errors.contains("Permission denied"), "{way:?} {}", done.errors);
         let dry = unprivileged(&place, way, &["-n"], "from/", "ours/new").code(1);
         assert!(dry.errors.contains("Permission denied"), "{way:?} {}", dry.errors);
+    }
+}
+
+#[test]
+fn what_is_below_a_directory_that_cannot_be_made_counts_as_failed() {
+    let place = place_or_skip!();
+    if let Err(why) = nobody() {
+        skip!("{why}");
+    }
+    mode(place.path(""), 0o755);
+    for name in ["g", "tree/a", "tree/b", "tree/sub/c"] {
+        place.write(format!("from/{name}"), name);
+    }
+    fs::create_dir(place.path("ours")).expect("a directory");
+    for way in [Way::Local, Way::Push, Way::Between] {
+        let done = unprivileged(&place, way, &["--json"], "from/", "ours").code(5);
+        let report = done.json();
+        assert_eq!((&report["failed"], &report["moved_files"]), (&6.into(), &0.into()), "{report}");
+        assert_eq!((&report["ok"], &report["verified"]), (&false.into(), &false.into()), "{way:?}");
+        assert_eq!(report["failures"].as_array().map(Vec::len), Some(2), "{way:?} {report}");
+        assert!(done.errors.contains("6 entries could not"), "{way:?} {}", done.errors);
+        let done = unprivileged(&place, way, &[], "from/", "ours").code(5);
+        assert!(!done.text().contains("on disk"), "{way:?} {}", done.text());
+        // Everything was to go there.
+        let done = unprivileged(&place, way, &["--json"], "from/tree", "ours").code(1);
+        let error = done.json()["error"].to_string();
+        assert!(error.contains("ours/tree: Permission denied"), "{way:?} {error}");
+        assert!(names(&place.path("ours")).is_empty(), "{way:?}");
     }
 }
 
@@ -420,6 +447,31 @@ fn a_copy_that_was_interrupted_goes_on() {
         let left: Vec<String> =
             names(&place.path("")).into_iter().filter(|name| name.contains(".farhaul-")).collect();
         assert!(left.is_empty(), "{way:?} {left:?}");
+    }
+}
+
+/// The time of content can be set back: what was proved of the old content is not taken up.
+#[test]
+fn a_source_that_changed_between_two_runs_is_not_mixed_with_what_it_was() {
+    let place = place_or_skip!();
+    let (old, new) = (bytes(8 << 20, 1), bytes(8 << 20, 2));
+    for (way, flag) in [(Way::Local, "-v"), (Way::Push, "--checksum"), (Way::Pull, "--overwrite")] {
+        let to = format!("to-{way:?}");
+        let path = place.write("file", &old);
+        let time = fs::metadata(&path).and_then(|known| known.modified()).expect("a time");
+        let (from, target) = place.named(way, "file", &to);
+        let running = place.start(&["cp", "--json-stream", "--rate", "24M", &from, &target]);
+        running.wait_line_that(|line| moved(line) >= 3 << 20);
+        running.interrupt();
+        assert_eq!(running.finish().code, Some(130), "{way:?}");
+        let partial = |name: &String| name.ends_with(".part");
+        assert!(names(&place.path("")).iter().any(partial), "{way:?}: nothing to take up");
+        let mut file = fs::File::options().write(true).open(&path).expect("a file");
+        std::io::Write::write_all(&mut file, &new).expect("room");
+        file.set_modified(time).expect("it is ours");
+        let report = place.copy(way, &["--json", flag], "file", &to).well().json();
+        assert!(fs::read(place.path(&to)).expect("a file") == new, "{way:?} {report}");
+        assert_eq!(report["resumed_bytes"], 0, "{way:?} {report}");
     }
 }
 

@@ -4,6 +4,7 @@ use rustix::fs::{FileType, Stat, Timespec, Timestamps};
 
 use crate::frame::{Attributes, Timestamp};
 use crate::report::Special;
+use crate::transfer::journal::Origin;
 
 /// What an entry is, as far as the mover cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +38,20 @@ pub(crate) fn may_have_holes(stat: &Stat) -> bool {
     u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512) < size(stat)
 }
 
+fn time(seconds: i64, nanoseconds: u64) -> Timestamp {
+    // The kernel keeps this below a second; a file system that does not gets whole seconds.
+    let nanoseconds = if nanoseconds < 1_000_000_000 { nanoseconds as u32 } else { 0 };
+    Timestamp { seconds, nanoseconds }
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the fields' types differ between architectures")]
+pub(crate) fn origin(stat: &Stat) -> Origin {
+    let changed = time(stat.st_ctime as i64, stat.st_ctime_nsec as u64);
+    Origin { changed, inode: stat.st_ino as u64 }
+}
+
 #[allow(clippy::unnecessary_cast, reason = "the fields' types differ between architectures")]
 pub(crate) fn attributes(stat: &Stat) -> Attributes {
-    let time = |seconds, nanoseconds: u64| Timestamp {
-        seconds,
-        // The kernel keeps this below a second; a file system that does not gets whole seconds.
-        nanoseconds: if nanoseconds < 1_000_000_000 { nanoseconds as u32 } else { 0 },
-    };
     Attributes {
         mode: (stat.st_mode & 0o7777) as u16,
         accessed: time(stat.st_atime as i64, stat.st_atime_nsec as u64),

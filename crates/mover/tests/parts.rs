@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use farhaul_mover::frame::Timestamp;
 use farhaul_mover::name::Name;
-use farhaul_mover::transfer::part::{Identity, Opened, PartFile};
+use farhaul_mover::transfer::part::{Identity, Opened, Origin, PartFile};
 use farhaul_mover::transfer::small::write_small;
 use farhaul_mover::transfer::tree_hash::{CHUNK, chunk_cv};
 use rustix::io::Errno;
@@ -56,7 +56,8 @@ fn a_full_disk_leaves_what_is_proved() {
     let directory = Arc::new(mounted.directory());
     let name = Name::new(b"big").unwrap();
     let modified = Timestamp::default();
-    let identity = Identity { size: 4 * CHUNK, modified, sparse: false, verify: true };
+    let (size, origin) = (4 * CHUNK, Origin::default());
+    let identity = Identity { size, modified, origin, sparse: false, verify: true };
     let data = |index: u64| vec![index as u8 + 1; CHUNK as usize];
     let open = || PartFile::open(Arc::clone(&directory), name, identity).unwrap();
     let write = |part: &PartFile, index| {

@@ -48,7 +48,7 @@ pub struct Report {
     /// What a dry run would move, and delete.
     #[serde(flatten)]
     pub would: Option<Would>,
-    /// All that was moved has been verified.
+    /// All that was moved has been verified; not so if something failed and nothing was moved.
     pub verified: bool,
     /// Content went to another host, and nobody on the way could read it.
     pub encrypted: bool,
@@ -253,7 +253,9 @@ impl Report {
             duration(self.seconds),
             show_rate(self.bits_per_second)
         )?;
-        if s.directories + s.symlinks > 0 {
+        let none = s.failed > 0 && s.moved_files == 0;
+        // Of those, too, nobody knows then how many are there.
+        if s.directories + s.symlinks > 0 && !none {
             write!(out, "; {}", self.others())?;
         }
         if s.resumed_bytes > 0 {
@@ -269,6 +271,7 @@ impl Report {
             write!(out, "; {} failed", s.failed)?;
         }
         match (self.ok || s.failed > 0, self.verified) {
+            (true, _) if none => writeln!(out, "; no file was copied")?,
             (true, true) => writeln!(out, "; verified and on disk")?,
             (true, false) => writeln!(out, "; on disk, not verified")?,
             (false, _) => writeln!(out, "; not complete")?,

@@ -11,13 +11,15 @@
 
 use blake3::Hasher;
 
+use serde::{Deserialize, Serialize};
+
 use super::tree_hash::{CHUNK, ChunkTree, Cv, Node};
 use crate::frame::Timestamp;
 
 /// The first bytes of a journal; the last two are the version.
 const MAGIC: [u8; 8] = *b"farhlJ\0\x01";
 /// Bytes of an encoded [`Header`].
-pub const HEADER: usize = 128;
+pub const HEADER: usize = 148;
 /// Bytes of an encoded [`Record`].
 pub const RECORD: usize = 48;
 /// Bytes of a header before its check bytes.
@@ -36,12 +38,24 @@ pub type BootId = [u8; 16];
 pub struct Identity {
     /// Bytes, at most 2^63 - 1.
     pub size: u64,
-    /// When the source was last changed.
+    /// When the source was last changed, by what anyone may set.
     pub modified: Timestamp,
+    /// What nobody sets.
+    pub origin: Origin,
     /// Whether it has holes.
     pub sparse: bool,
     /// Whether chunks are hashed. Without, there are no chaining values and no digest.
     pub verify: bool,
+}
+
+/// What tells a source's file from what it was before, even if that had the same size and time of
+/// content: both are the kernel's, as far as its file system keeps them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Last change of content, attributes or names (ctime).
+    pub changed: Timestamp,
+    /// Its inode.
+    pub inode: u64,
 }
 
 impl Identity {
@@ -92,6 +106,9 @@ impl Header {
         put(&mut rest, &identity.size.to_be_bytes());
         put(&mut rest, &identity.modified.seconds.to_be_bytes());
         put(&mut rest, &identity.modified.nanoseconds.to_be_bytes());
+        put(&mut rest, &identity.origin.changed.seconds.to_be_bytes());
+        put(&mut rest, &identity.origin.changed.nanoseconds.to_be_bytes());
+        put(&mut rest, &identity.origin.inode.to_be_bytes());
         put(&mut rest, &[flags, 0, 0, 0]);
         put(&mut rest, &self.name);
         put(&mut rest, &self.boot);
@@ -112,13 +129,12 @@ impl Header {
             return None;
         }
         let size = u64::from_be_bytes(take(&mut rest)?);
-        let modified = Timestamp {
-            seconds: i64::from_be_bytes(take(&mut rest)?),
-            nanoseconds: u32::from_be_bytes(take(&mut rest)?),
-        };
+        let modified = take_time(&mut rest)?;
+        let changed = take_time(&mut rest)?;
+        let origin = Origin { changed, inode: u64::from_be_bytes(take(&mut rest)?) };
         let [flags, ..] = take::<4>(&mut rest)?;
-        let identity =
-            Identity { size, modified, sparse: flags & SPARSE > 0, verify: flags & VERIFY > 0 };
+        let (sparse, verify) = (flags & SPARSE > 0, flags & VERIFY > 0);
+        let identity = Identity { size, modified, origin, sparse, verify };
         let header = Header {
             identity,
             name: take(&mut rest)?,
@@ -219,6 +235,11 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = rest.split_first_chunk()?;
     *rest = tail;
     Some(*head)
+}
+
+fn take_time(rest: &mut &[u8]) -> Option<Timestamp> {
+    let seconds = i64::from_be_bytes(take(rest)?);
+    Some(Timestamp { seconds, nanoseconds: u32::from_be_bytes(take(rest)?) })
 }
 
 /// A journal that is being read.

@@ -19,6 +19,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::journal::Origin;
 use super::stages::STAGES;
 use super::tree_hash::{CHUNK, Node};
 use crate::digest::Digest;
@@ -81,6 +82,8 @@ pub enum Message {
         size: u64,
         /// Whether it has holes now.
         sparse: bool,
+        /// What it is known by now, beside its size and time.
+        origin: Origin,
     },
     /// Source: the file could not be read and is not to be kept.
     FileDropped {
@@ -213,6 +216,8 @@ pub enum What {
         size: u64,
         /// Whether it has holes.
         sparse: bool,
+        /// What it is known by, beside its size and time.
+        origin: Origin,
     },
     /// What a stream gives until its end, to be stored as a file.
     Stream,
@@ -358,8 +363,9 @@ impl Message {
     fn check(&mut self) -> Result<(), BadMessage> {
         match self {
             Message::Entry(entry) => entry.check(),
-            Message::FileAgain { attributes, size, .. } => {
+            Message::FileAgain { attributes, size, origin, .. } => {
                 check_attributes(attributes)?;
+                check_origin(origin)?;
                 check_size(*size)
             }
             Message::FileEnd { size, .. } => check_size(*size),
@@ -414,7 +420,10 @@ impl Entry {
             }
         }
         match &self.what {
-            What::File { size, .. } => check_size(*size),
+            What::File { size, origin, .. } => {
+                check_origin(origin)?;
+                check_size(*size)
+            }
             What::Symlink(target)
                 if target.is_empty() || target.len() > MAX_TARGET || target.contains(&0) =>
             {
@@ -438,16 +447,24 @@ fn check_attributes(attributes: &Attributes) -> Result<(), BadMessage> {
     Ok(())
 }
 
+fn check_origin(origin: &Origin) -> Result<(), BadMessage> {
+    if origin.changed.nanoseconds >= 1_000_000_000 {
+        return Err(BadMessage::Value("time of change"));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::Timestamp;
 
     fn file(name: &[u8], size: u64) -> Message {
         Message::Entry(Entry {
             name: name.to_vec(),
             attributes: Attributes::default(),
             extra: None,
-            what: What::File { size, sparse: false },
+            what: What::File { size, sparse: false, origin: Origin::default() },
         })
     }
 
@@ -481,6 +498,15 @@ mod tests {
             let zeros = Message::Zeros { file: 0, first, count };
             assert_eq!(decoded(&zeros), Err(BadMessage::Value("range")), "{first} {count}");
         }
+        let changed = Timestamp { seconds: 0, nanoseconds: 1_000_000_000 };
+        let again = Message::FileAgain {
+            file: 0,
+            attributes: Attributes::default(),
+            size: 1,
+            sparse: false,
+            origin: Origin { changed, inode: 1 },
+        };
+        assert_eq!(decoded(&again), Err(BadMessage::Value("time of change")));
         let mut bytes = Vec::new();
         file(b"a", 0).encode(&mut bytes);
         bytes.push(0);

@@ -26,7 +26,7 @@ use crate::name::Name;
 use log::Log;
 use open::{Names, Parts};
 
-pub use super::journal::Identity;
+pub use super::journal::{Identity, Origin};
 
 /// So many bytes are written at most between two syncs.
 const SYNC_EVERY: u64 = 256 << 20;

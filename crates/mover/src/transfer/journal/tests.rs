@@ -10,7 +10,8 @@ const BEFORE: BootId = [2; 16];
 
 fn header(chunks: u64, sparse: bool) -> Header {
     let modified = Timestamp { seconds: -7, nanoseconds: 999_999_999 };
-    let identity = Identity { size: chunks * CHUNK - 5, modified, sparse, verify: true };
+    let origin = Origin { changed: Timestamp { seconds: 8, nanoseconds: 1 }, inode: 77 };
+    let identity = Identity { size: chunks * CHUNK - 5, modified, origin, sparse, verify: true };
     Header {
         identity,
         name: [3; 32],
@@ -144,15 +145,18 @@ proptest! {
 
     #[test]
     fn headers_and_records_come_back(
-        header in (any::<[u64; 4]>(), any::<(bool, bool, u32)>(), any::<[u8; 32]>()),
+        header in (any::<[u64; 6]>(), any::<(bool, bool, u32)>(), any::<[u8; 32]>()),
         kind in 0..3,
         level in 0..64u8,
         (a, b) in any::<(u64, u64)>(),
         number in any::<u64>(),
     ) {
-        let ([size, seconds, part, nonce], (sparse, verify, nanoseconds), name) = header;
+        let ([size, seconds, part, nonce, later, inode], flags, name) = header;
+        let (sparse, verify, nanoseconds) = flags;
         let modified = Timestamp { seconds: seconds as i64, nanoseconds };
-        let identity = Identity { size, modified, sparse, verify };
+        let changed = Timestamp { seconds: later as i64, nanoseconds: !nanoseconds };
+        let origin = Origin { changed, inode };
+        let identity = Identity { size, modified, origin, sparse, verify };
         let part = FileId { inode: part, born: !part };
         let header = Header { identity, name, boot: HERE, part, nonce: nonce.to_le_bytes() };
         prop_assert_eq!(Header::decode(&header.encode()), Some(header));

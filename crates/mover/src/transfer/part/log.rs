@@ -121,13 +121,14 @@ fn read_full_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize
 mod tests {
     use super::*;
     use crate::frame::Timestamp;
-    use crate::transfer::journal::{FileId, Identity};
+    use crate::transfer::journal::{FileId, Identity, Origin};
     use crate::transfer::tree_hash::{CHUNK, Node};
 
     #[test]
     fn what_did_not_get_to_the_medium_is_taken_back() {
         let modified = Timestamp::default();
-        let identity = Identity { size: 5000 * CHUNK, modified, sparse: false, verify: true };
+        let (size, origin) = (5000 * CHUNK, Origin::default());
+        let identity = Identity { size, modified, origin, sparse: false, verify: true };
         let (part, boot) = (FileId::default(), [1; 16]);
         let header = Header { identity, name: [0; 32], boot, part, nonce: [0; 8] };
         let chunk = |index| Record::Proved(Node::chunk(index, [7; 32]));

@@ -77,7 +77,8 @@ impl Content {
         data.truncate(data.len() - rest as usize);
         let size = data.len() as u64;
         let modified = Timestamp { seconds: 5, nanoseconds: 6 };
-        Content { data, identity: Identity { size, modified, sparse, verify: true } }
+        let origin = Origin { changed: Timestamp { seconds: 7, nanoseconds: 8 }, inode: 9 };
+        Content { data, identity: Identity { size, modified, origin, sparse, verify: true } }
     }
 
     fn dense(chunks: usize) -> Self {
@@ -279,9 +280,13 @@ fn another_file_discards_the_part() {
     let other = Content::new(&[false, false, true, true], 5, true);
     let identity = old.identity;
     let later = Timestamp { nanoseconds: 7, ..identity.modified };
+    let changed = Origin { changed: later, ..identity.origin };
+    let replaced = Origin { inode: 10, ..identity.origin };
     for new in [
         other,
         Content { identity: Identity { modified: later, ..identity }, ..old.clone() },
+        Content { identity: Identity { origin: changed, ..identity }, ..old.clone() },
+        Content { identity: Identity { origin: replaced, ..identity }, ..old.clone() },
         Content { identity: Identity { sparse: true, ..identity }, ..old.clone() },
         Content { identity: Identity { verify: false, ..identity }, ..old.clone() },
     ] {
@@ -476,7 +481,8 @@ fn an_exabyte_of_holes_costs_nothing() {
         eprintln!("skipped: no large files here");
         return;
     };
-    let identity = Identity { size, modified, sparse: true, verify: true };
+    let origin = Origin::default();
+    let identity = Identity { size, modified, origin, sparse: true, verify: true };
     let (part, _) = place.open(identity);
     let data = vec![7; CHUNK_LENGTH];
     part.write_chunk(1000, &data, leaf(size, true, 1000, &data)).unwrap();

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::entry::{Again, Kind, MAX_UNFINISHED, Pending, Work};
+use super::entry::{Again, Content, Kind, MAX_UNFINISHED, Pending, Work};
 use super::names::Names;
 use super::options::Existing;
 use super::root::{Root, Target};
@@ -44,6 +45,10 @@ pub(super) struct Walk {
     /// The only entry's name here.
     rename: Option<Box<[u8]>>,
     next: u64,
+    /// Entries of the target itself.
+    top: u64,
+    /// One of them, a directory that could not be made, and why.
+    lost: Option<(PathBuf, io::Error)>,
     pub(super) tally: Tally,
     /// Sum of what was announced, streams as they come.
     pub(super) bytes: u64,
@@ -66,6 +71,8 @@ impl Walk {
             levels: Vec::new(),
             rename: None,
             next: 0,
+            top: 0,
+            lost: None,
             tally: Tally::default(),
             bytes: 0,
             ended: false,
@@ -167,16 +174,20 @@ impl Sink<'_> {
         }
         let number = walk.next;
         walk.next += 1;
+        walk.top += u64::from(walk.levels.len() == 1);
         self.announced.store(walk.next, Ordering::Release);
         self.count_entry(walk, &entry.what)?;
         let named = self.take_name(walk, name);
         let Entry { attributes, extra, what, .. } = entry;
         match what {
             What::Directory => self.directory(walk, number, named, attributes, extra),
-            What::File { size, sparse } => {
-                self.file(number, named, Kind::File, (size, sparse), attributes, extra)
+            What::File { size, sparse, origin } => {
+                let content = Content { size, sparse, origin };
+                self.file(number, named, Kind::File, content, attributes, extra)
             }
-            What::Stream => self.file(number, named, Kind::Stream, (0, false), attributes, extra),
+            What::Stream => {
+                self.file(number, named, Kind::Stream, Content::default(), attributes, extra)
+            }
             What::Symlink(text) => self.symlink(number, named, &text, &attributes, extra),
             What::HardLink { to } => self.hard_link(number, named, to, attributes),
         }
@@ -268,6 +279,9 @@ impl Sink<'_> {
                 Some(directory)
             }
             Err(why) => {
+                if let (1, Some((place, error))) = (walk.levels.len(), &why) {
+                    walk.lost = Some((place.path(), trouble::same(error)));
+                }
                 self.refuse(number, why, false)?;
                 None
             }
@@ -338,19 +352,19 @@ impl Sink<'_> {
         number: u64,
         named: Named,
         kind: Kind,
-        size: (u64, bool),
+        content: Content,
         attributes: Attributes,
         extra: Option<Box<Extra>>,
     ) -> Result<(), TransferError> {
         let place = match named {
             Named::Free(place) => place,
             Named::No(why) => {
-                lock(&self.gone).add(number, kind, size.0);
+                lock(&self.gone).add(number, kind, content.size);
                 return self.refuse(number, why, true);
             }
         };
         let extra = self.keep_extra(&place, extra);
-        let pending = Pending::new(number, place, kind, size, attributes, extra);
+        let pending = Pending::new(number, place, kind, content, attributes, extra);
         self.add_pending(&pending)?;
         if self.settings.hard_links && kind == Kind::File {
             lock(&self.links).announce(number, &pending.place);
@@ -529,6 +543,10 @@ impl Sink<'_> {
         if walk.tally != tally {
             return Err(TransferError::Receipt);
         }
+        if let (1, Some((path, error))) = (walk.top, walk.lost.take()) {
+            // All that came was to go there.
+            return Err(self.fatal(self.settings.shown.join(path), trouble::plain(error)));
+        }
         walk.ended = true;
         walk.omitted = omitted;
         lock(&self.failures).count += omitted;
@@ -553,13 +571,8 @@ impl Sink<'_> {
     }
 
     /// A file has changed while it was read and begins anew.
-    pub(super) fn file_again(
-        &self,
-        file: u64,
-        attributes: Attributes,
-        size: u64,
-        sparse: bool,
-    ) -> Result<(), TransferError> {
+    pub(super) fn file_again(&self, file: u64, again: Again) -> Result<(), TransferError> {
+        let size = again.content.size;
         let pending = self.find(file);
         let recent = if pending.is_none() { lock(&self.recent).get(file) } else { None };
         let Some(pending) = pending.or(recent) else {
@@ -570,7 +583,6 @@ impl Sink<'_> {
         }
         let before = lock(&pending.inner).size();
         self.recount(Some(before), Some(size))?;
-        let again = Again { attributes, size, sparse };
         {
             let mut inner = lock(&pending.inner);
             if matches!(inner.work, Work::Over) && !inner.closed {

@@ -7,7 +7,7 @@ use super::stream::Ordered;
 use super::tree::Place;
 use crate::digest::Digest;
 use crate::frame::Attributes;
-use crate::transfer::journal::Identity;
+use crate::transfer::journal::{Identity, Origin};
 use crate::transfer::message::Extra;
 use crate::transfer::part::PartFile;
 
@@ -43,6 +43,7 @@ pub(super) struct Inner {
     pub(super) work: Work,
     pub(super) size: u64,
     pub(super) sparse: bool,
+    pub(super) origin: Origin,
     pub(super) attributes: Attributes,
     pub(super) extra: Option<Arc<Extra>>,
     /// How often it was announced anew.
@@ -100,7 +101,7 @@ impl Pending {
         entry: u64,
         place: Place,
         kind: Kind,
-        (size, sparse): (u64, bool),
+        Content { size, sparse, origin }: Content,
         attributes: Attributes,
         extra: Option<Arc<Extra>>,
     ) -> Arc<Self> {
@@ -108,6 +109,7 @@ impl Pending {
             work: Work::Deciding,
             size,
             sparse,
+            origin,
             attributes,
             extra,
             version: 0,
@@ -126,26 +128,34 @@ impl Pending {
     }
 }
 
+/// What is announced of a file's content; nothing of a stream or a link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Content {
+    pub(super) size: u64,
+    pub(super) sparse: bool,
+    pub(super) origin: Origin,
+}
+
 /// A file that begins anew.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     pub(super) attributes: Attributes,
-    pub(super) size: u64,
-    pub(super) sparse: bool,
+    pub(super) content: Content,
 }
 
 impl Inner {
     /// Its size as last announced.
     pub(super) fn size(&self) -> u64 {
-        self.next.map_or(self.size, |next| next.size)
+        self.next.map_or(self.size, |next| next.content.size)
     }
 
     /// Becomes another version; what was being done with the old one.
     pub(super) fn begin_again(&mut self, again: Again) -> Work {
-        let Again { attributes, size, sparse } = again;
+        let Again { attributes, content: Content { size, sparse, origin } } = again;
         self.attributes = attributes;
         self.size = size;
         self.sparse = sparse;
+        self.origin = origin;
         self.version = (self.version + 1) % 128;
         self.end = None;
         self.resumed = 0;
@@ -157,8 +167,8 @@ impl Inner {
 
     /// What its partial file is known by.
     pub(super) fn identity(&self, verify: bool) -> Identity {
-        let Inner { size, sparse, .. } = *self;
-        Identity { size, modified: self.attributes.modified, sparse, verify }
+        let Inner { size, sparse, origin, .. } = *self;
+        Identity { size, modified: self.attributes.modified, origin, sparse, verify }
     }
 }
 

@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, linkat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::announce::{Named, in_the_way};
-use super::entry::{Kind, Pending, Work};
+use super::entry::{Content, Kind, Pending, Work};
 use super::options::Existing;
 use super::tree::Place;
 use super::{Sink, lock, violation};
@@ -55,7 +55,7 @@ impl Sink<'_> {
             Named::Free(place) => place,
             Named::No(why) => return self.refuse(number, why, false),
         };
-        let pending = Pending::new(number, place, Kind::Link, (0, false), attributes, None);
+        let pending = Pending::new(number, place, Kind::Link, Content::default(), attributes, None);
         lock(&pending.inner).work = Work::Waiting;
         self.add_pending(&pending)?;
         if let Some(file) = self.find(to) {

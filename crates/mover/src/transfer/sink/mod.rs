@@ -40,7 +40,7 @@ use std::thread;
 
 use self::announce::Walk;
 use self::attributes::Policy;
-use self::entry::{Gone, Pending, Recent, SLOTS, Slots, Work};
+use self::entry::{Again, Content, Gone, Pending, Recent, SLOTS, Slots, Work};
 use self::links::Links;
 use self::marker::{Dead, Marks};
 use self::names::Naming;
@@ -429,8 +429,9 @@ impl Role for Sink<'_> {
             }
             Message::Zeros { file, first, count } => self.zeros(file, first, count)?,
             Message::FileEnd { file, digest, size } => self.file_end(file, digest, size)?,
-            Message::FileAgain { file, attributes, size, sparse } => {
-                self.file_again(file, attributes, size, sparse)?;
+            Message::FileAgain { file, attributes, size, sparse, origin } => {
+                let content = Content { size, sparse, origin };
+                self.file_again(file, Again { attributes, content })?;
             }
             Message::FileDropped { file } => self.file_dropped(file)?,
             Message::Same { file } => self.same(file)?,

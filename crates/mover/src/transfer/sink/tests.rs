@@ -20,6 +20,7 @@ use super::*;
 use crate::frame::{Attributes, Timestamp};
 use crate::transfer::block::{Block, Piece};
 use crate::transfer::event::Outcome;
+use crate::transfer::journal::Origin;
 use crate::transfer::link::LinkHandle;
 use crate::transfer::message::{Entry, Verdict, What};
 use crate::transfer::tree_hash::{CHUNK, ChunkTree, leaf, whole};
@@ -52,6 +53,7 @@ impl LinkHandle for NoHandle {
 }
 
 const TIME: Timestamp = Timestamp { seconds: 1_000_000_000, nanoseconds: 123_456_789 };
+const ORIGIN: Origin = Origin { changed: TIME, inode: 5 };
 
 fn attributes(mode: u16) -> Attributes {
     Attributes { mode, accessed: TIME, modified: TIME }
@@ -180,7 +182,7 @@ impl Script<'_> {
     }
 
     fn announce(&mut self, name: &str, size: u64) -> u64 {
-        self.entry(name.as_bytes(), 0o644, What::File { size, sparse: false })
+        self.entry(name.as_bytes(), 0o644, What::File { size, sparse: false, origin: ORIGIN })
     }
 
     fn verdict(&self, file: u64) -> Verdict {

@@ -48,6 +48,14 @@ pub(super) fn plain(error: io::Error) -> io::Error {
     }
 }
 
+/// The same error once more.
+pub(super) fn same(error: &io::Error) -> io::Error {
+    match Errno::from_io_error(error) {
+        Some(errno) => errno.into(),
+        None => other(error.kind(), &error.to_string()),
+    }
+}
+
 pub(super) fn other(kind: io::ErrorKind, text: &str) -> io::Error {
     io::Error::new(kind, text)
 }

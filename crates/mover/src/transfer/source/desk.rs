@@ -13,6 +13,7 @@ use super::opened::Opened;
 use crate::digest::Digest;
 use crate::frame::Attributes;
 use crate::transfer::block::{MAX_DATA, MAX_PIECES, Piece};
+use crate::transfer::journal::Origin;
 use crate::transfer::message::{Skip, Verdict};
 use crate::transfer::tree_hash::{CHUNK, ChunkTree};
 
@@ -54,12 +55,17 @@ pub(super) struct Seen {
     pub(super) size: u64,
     pub(super) sparse: bool,
     pub(super) attributes: Attributes,
+    pub(super) origin: Origin,
 }
 
 impl Seen {
-    /// Whether it is still the same content, as far as size and time tell.
+    /// Whether it is still the same content, as far as size and times tell: the time of content can
+    /// be set back, that of change cannot. The inode proves no more, and some file systems number
+    /// files anew while nobody has them open.
     pub(super) fn same_content(&self, other: &Seen) -> bool {
-        self.size == other.size && self.attributes.modified == other.attributes.modified
+        self.size == other.size
+            && self.attributes.modified == other.attributes.modified
+            && self.origin.changed == other.origin.changed
     }
 }
 

@@ -65,6 +65,8 @@ struct State {
     /// The content of a directory was announced as that of the target, and all of it.
     complete: bool,
     ended: bool,
+    /// Entries that the sink has said of that they failed.
+    refused: u64,
     report: SourceReport,
     progress: Progress,
     stream_digest: Option<Digest>,
@@ -226,7 +228,7 @@ impl Source<'_> {
         state.report.tally.files += 1;
         state.report.tally.bytes = state.report.tally.bytes.saturating_add(seen.size);
         state.desk.announce(entry, path, place, seen);
-        let what = What::File { size: seen.size, sparse: seen.sparse };
+        let what = What::File { size: seen.size, sparse: seen.sparse, origin: seen.origin };
         self.say(&Message::Entry(Entry { name, attributes: seen.attributes, extra, what }));
         Some(entry)
     }
@@ -344,6 +346,7 @@ impl Source<'_> {
                     attributes: now.attributes,
                     size: now.size,
                     sparse: now.sparse,
+                    origin: now.origin,
                 });
                 drop(state);
                 let text = format!("{} changed while it was read: sent again", path.display());
@@ -494,6 +497,7 @@ impl Role for Source<'_> {
                 let path = over.map(|over| over.path);
                 (self.observe)(Event::Failed { path: path.as_deref(), failure: &failure });
                 let mut state = self.lock();
+                state.refused += 1;
                 state.report.failures.count += 1;
                 state.report.failures.keep(failure);
             }
@@ -508,12 +512,17 @@ impl Role for Source<'_> {
                 (self.observe)(Event::Deleted { path: Path::new(&text) });
             }
             Message::Note { about: About::Remark, text } => (self.observe)(Event::Note(&text)),
-            Message::Receipt { tally, failed: _, deleted } => {
+            Message::Receipt { tally, failed, deleted } => {
                 let mut state = self.lock();
                 // Everything that is over has been told of before.
                 if !state.ended || !state.desk.is_empty() || tally != state.report.tally {
                     return Err(TransferError::Receipt);
                 }
+                // What is below a directory that could not be made fails without a word of its own.
+                if failed < state.refused || failed > state.entries {
+                    return Err(TransferError::Receipt);
+                }
+                state.report.failures.count += failed - state.refused;
                 state.report.deleted = deleted;
                 drop(state);
                 self.say(&Message::Done);

@@ -141,7 +141,7 @@ impl Opened {
 pub(super) fn seen(stat: &Stat, sparse: bool) -> Seen {
     let size = inode::size(stat);
     let sparse = sparse && size > CHUNK && inode::may_have_holes(stat);
-    Seen { size, sparse, attributes: inode::attributes(stat) }
+    Seen { size, sparse, attributes: inode::attributes(stat), origin: inode::origin(stat) }
 }
 
 /// `path` from the top of its source on.

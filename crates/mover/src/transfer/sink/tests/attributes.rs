@@ -12,7 +12,7 @@ fn send(source: &mut Script<'_>, mode: u16, extra: Option<Extra>) {
         name: b"f".to_vec(),
         attributes: attributes(mode),
         extra: extra.map(Box::new),
-        what: What::File { size: 1, sparse: false },
+        what: What::File { size: 1, sparse: false, origin: ORIGIN },
     };
     let file = source.entries;
     source.entries += 1;

@@ -94,7 +94,15 @@ fn a_file_that_changes_begins_anew() {
         let mut again = attributes(0o600);
         again.modified.seconds += 1;
         let size = new.len() as u64;
-        source.say(Message::FileAgain { file, attributes: again, size, sparse: false }).unwrap();
+        source
+            .say(Message::FileAgain {
+                file,
+                attributes: again,
+                size,
+                sparse: false,
+                origin: ORIGIN,
+            })
+            .unwrap();
         source.tally.bytes = size;
         assert_eq!(source.verdict(file), Verdict::Take { have: Vec::new() });
         // What was under way of the old version.
@@ -129,6 +137,7 @@ fn a_small_file_that_is_over_can_begin_anew_or_be_dropped() {
             attributes: attributes(0o644),
             size: 5,
             sparse: false,
+            origin: ORIGIN,
         };
         source.say(again).unwrap();
         assert_eq!(source.verdict(changed), Verdict::Take { have: Vec::new() });
@@ -169,7 +178,7 @@ fn holes_arrive_as_holes() {
     let dir = tempfile::tempdir().unwrap();
     let size = 1 << 40;
     run(into(dir.path()), |source| {
-        let file = source.entry(b"f", 0o644, What::File { size, sparse: true });
+        let file = source.entry(b"f", 0o644, What::File { size, sparse: true, origin: ORIGIN });
         source.verdict(file);
         let data = noise(CHUNK as usize);
         let last = size / CHUNK - 1;

@@ -14,7 +14,7 @@ fn names_that_lead_out_are_refused() {
     let inside = dir.path().join("inside");
     for name in [&b""[..], b".", b"..", b"a/b", b"/etc", b"a\0b", &[b'x'; 256]] {
         run(into(&inside), |source| {
-            for what in [What::Directory, What::File { size: 0, sparse: false }] {
+            for what in [What::Directory, What::File { size: 0, sparse: false, origin: ORIGIN }] {
                 let error = source.try_entry(name, 0o644, what).unwrap_err();
                 assert!(matches!(error, TransferError::Violation(_)), "{error}");
             }
@@ -142,7 +142,11 @@ fn sizes_without_end_cost_nothing() {
         let size = i64::MAX as u64;
         for number in 0..3 {
             let name = format!("f{number}");
-            let file = source.entry(name.as_bytes(), 0o644, What::File { size, sparse: true });
+            let file = source.entry(
+                name.as_bytes(),
+                0o644,
+                What::File { size, sparse: true, origin: ORIGIN },
+            );
             // The kernel may refuse such a file, in its own words.
             source.world.wait(|m| match m {
                 Message::Verdict { file: other, .. } if *other == file => Some(()),
@@ -155,7 +159,7 @@ fn sizes_without_end_cost_nothing() {
     .unwrap();
     let options = SinkOptions { max_bytes: Some(1 << 40), ..into(dir.path()) };
     run(options, |source| {
-        let what = What::File { size: 1 << 41, sparse: true };
+        let what = What::File { size: 1 << 41, sparse: true, origin: ORIGIN };
         let error = source.try_entry(b"big", 0o644, what).unwrap_err();
         assert!(error.to_string().contains("more than the 1099511627776 bytes"), "{error}");
     })
@@ -222,7 +226,7 @@ fn too_many_unfinished_files_are_refused() {
     run(into(dir.path()), |source| {
         let error = (0..=entry::MAX_UNFINISHED)
             .find_map(|n| {
-                let what = What::File { size: 1, sparse: false };
+                let what = What::File { size: 1, sparse: false, origin: ORIGIN };
                 source.try_entry(n.to_string().as_bytes(), 0o644, what).err()
             })
             .unwrap();
@@ -296,7 +300,13 @@ fn messages_out_of_place_are_violations() {
             Message::Leave { complete: true },
             Message::FileDropped { file: 0 },
             Message::Same { file: 0 },
-            Message::FileAgain { file: 3, attributes: attributes(0), size: 0, sparse: false },
+            Message::FileAgain {
+                file: 3,
+                attributes: attributes(0),
+                size: 0,
+                sparse: false,
+                origin: ORIGIN,
+            },
             Message::Stored { block: 1 },
         ] {
             let text = format!("{message:?}");

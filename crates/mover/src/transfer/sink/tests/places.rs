@@ -42,7 +42,8 @@ fn a_second_entry_needs_a_directory() {
     let path = dir.path().join("new");
     run(single(&path, false), |source| {
         source.small("one", b"1");
-        let error = source.try_entry(b"two", 0o644, What::File { size: 1, sparse: false });
+        let error =
+            source.try_entry(b"two", 0o644, What::File { size: 1, sparse: false, origin: ORIGIN });
         assert!(error.unwrap_err().to_string().contains("several entries"));
     })
     .1

@@ -106,7 +106,7 @@ fn holes_are_zeros_on_standard_output() {
     let data = noise(CHUNK as usize);
     let size = 2 * CHUNK + 10;
     run(SinkOptions::new(target), |source| {
-        let file = source.entry(b"f", 0o644, What::File { size, sparse: true });
+        let file = source.entry(b"f", 0o644, What::File { size, sparse: true, origin: ORIGIN });
         source.verdict(file);
         source.say(Message::Zeros { file, first: 1, count: 2 }).unwrap();
         let hash = leaf(size, true, 0, &data);

@@ -5,7 +5,8 @@ use crate::frame::Timestamp;
 use crate::transfer::tree_hash::Node;
 
 fn seen(size: u64) -> Seen {
-    Seen { size, sparse: false, attributes: Attributes::default() }
+    let (attributes, origin) = (Attributes::default(), Origin::default());
+    Seen { size, sparse: false, attributes, origin }
 }
 
 fn desk(sizes: &[u64]) -> Desk {
