@@ -121,7 +121,7 @@ impl Measured {
         Measured {
             transfer_seconds: going.connected.map_or(0.0, |at| (ended - at).as_secs_f64()),
             transport: going.path.clone(),
-            rtt_ms: (!going.rtt.is_zero()).then(|| going.rtt.as_secs_f64() * 1e3),
+            rtt_ms: (!going.rtt.is_zero()).then_some(going.rtt.as_secs_f64() * 1e3),
             packets_sent: counted.then_some(going.packets_sent),
             retransmitted: counted.then_some(going.retransmitted),
             limited_by: going.limit().map(|limit| limit.to_string()),
