@@ -47,11 +47,14 @@ use self::side::{Finished, Going};
 use crate::exit::{self, Failed, INTERRUPTED, Usage, interrupted};
 use crate::{config, interrupt, output};
 
+/// What to do about a copy that ended before its time.
+const GOES_ON: &str = "the same command goes on";
 /// How long the far side may take to end.
 const END: Duration = Duration::from_secs(3);
 
 /// Runs `farhaul cp`.
 pub fn run(args: &CpArgs) -> Result<()> {
+    args.want_target();
     let words = Words::of(args);
     if words.json() {
         interrupt::set_last_words(move || words.failed(&interrupted()));
@@ -152,6 +155,7 @@ fn copy(args: &CpArgs, words: Words, prepared: Prepared) -> Result<()> {
         progress: plan.settings.progress.value,
         json_stream: args.json_stream,
         dry_run: args.dry_run,
+        takes_stream: plan.takes_stream(),
     };
     let show = Show::new(wanted, receipt);
     show.line(&Line::Start { sources, target });
@@ -174,6 +178,13 @@ fn copy(args: &CpArgs, words: Words, prepared: Prepared) -> Result<()> {
             (false, Ended { result, ..Ended::default() })
         }
     };
+    if ended.result.is_ok() && !plan.source.rules.is_empty() && ended.summary.is_nothing() {
+        let hint = match ended.summary.directories {
+            0 => ": '*' leaves out directories as well, unless --include '*/' stands before it",
+            _ => "",
+        };
+        show.note(&format!("--exclude and --include leave no file to copy{hint}"));
+    }
     let receipt = show.end_progress().filter(|_| begun);
     conclude(args, words, &plan, &show, receipt, ended, began.elapsed())
 }
@@ -199,12 +210,12 @@ impl Ended {
         let some = going.progress.moved > 0;
         let again = again && (some || summary.moved_bytes + summary.resumed_bytes > 0);
         let result = result.map_err(|error| {
-            let code = error.exit_code();
-            let hint = match code {
-                1 | INTERRUPTED if again => "; the same command goes on from here",
-                _ => "",
-            };
-            Failed { code, message: format!("{error}{hint}") }
+            let (code, mut message) = (error.exit_code(), error.to_string());
+            // Which some errors say themselves.
+            if again && matches!(code, 1 | INTERRUPTED) && !message.contains(GOES_ON) {
+                message += &format!("; {GOES_ON} from here");
+            }
+            Failed { code, message }
         });
         Ended { summary, measured: Measured::of(&going), result }
     }
@@ -282,9 +293,10 @@ fn report(
 ) -> Report {
     let seconds = took.as_secs_f64();
     let dry_run = plan.terms.dry_run;
-    let would = dry_run.then(|| Would::take(&mut summary));
+    let would = dry_run.then(|| Would::take(&mut summary, plan.source.stream, plan.takes_stream()));
     let rate = plan.terms.rate.map(|rate| rate as f64).or(measured.rates.network);
-    let estimate = would.zip(rate.filter(|rate| *rate > 0.0));
+    let to_move = would.and_then(|would| would.move_bytes);
+    let estimate = to_move.zip(rate.filter(|rate| *rate > 0.0));
     let connected = measured.transport.is_some() && !matches!(plan.way, Way::Here);
     Report {
         ok: result.is_ok() && summary.failed == 0,
@@ -298,7 +310,7 @@ fn report(
         encrypted: !plan.terms.plain && !dry_run && connected,
         seconds,
         bits_per_second: summary.moved_bytes as f64 * 8.0 / seconds.max(1e-9),
-        estimate_seconds: estimate.map(|(would, rate)| would.move_bytes as f64 * 8.0 / rate),
+        estimate_seconds: estimate.map(|(bytes, rate)| bytes as f64 * 8.0 / rate),
         measured,
         summary,
     }

@@ -11,6 +11,7 @@ use clap::Args;
 use farhaul_doctor::path::{ProbeConfig, ProbeError, Reach, Responder, Secret, bind, respond};
 use farhaul_doctor::{AuditOptions, HostReport, PathReport, Report, audit_host, probe_path, show};
 
+use crate::config::value;
 use crate::exit::{Failed, Usage, interrupted};
 use crate::keys::strict::{self, Guard};
 use crate::transport::{check_peer, resolve};
@@ -54,12 +55,12 @@ pub struct DoctorArgs {
     /// prints; others must not be able to read it
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// How to reach HOST; also FARHAUL_SSH
-    #[arg(long, value_name = "COMMAND", requires = "host")]
+    /// How to reach HOST; also FARHAUL_SSH, or in the settings of farhaul cp
+    #[arg(long, value_name = "COMMAND", value_parser = value::WORDS.parse, requires = "host")]
     ssh: Option<String>,
-    /// farhaul's path on HOST
-    #[arg(long, value_name = "PATH", default_value = "farhaul", requires = "host")]
-    remote_farhaul: String,
+    /// farhaul's path on HOST; also FARHAUL_REMOTE_FARHAUL, or in the settings
+    #[arg(long, value_name = "PATH", value_parser = value::WORDS.parse, requires = "host")]
+    remote_farhaul: Option<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -140,4 +141,28 @@ fn read_secret(path: &Path) -> Result<Secret> {
         .with_context(|| format!("cannot read {}", path.display()))?;
     let secret = Secret::new(&shared);
     Ok(secret.map_err(|error| Usage(format!("{}: {error}", path.display())))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::{Cli, Command};
+
+    /// What the doctor tells people to run exists.
+    #[test]
+    fn suggested_commands_are_commands() {
+        let commands = farhaul_doctor::own_commands();
+        assert!(commands.iter().any(|command| command.contains("--rate")));
+        for command in commands {
+            let words = command.split_whitespace();
+            // What is to be copied stands behind.
+            let words: Vec<&str> = words
+                .flat_map(|word| if word == "…" { vec!["a", "b"] } else { vec![word] })
+                .collect();
+            let parsed = Cli::try_parse_from(&words).map(|cli| cli.command);
+            let right = matches!(parsed, Ok(Command::Cp(_) | Command::Doctor(_)));
+            assert!(right, "{command}: {parsed:?}");
+        }
+    }
 }

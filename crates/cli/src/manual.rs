@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::{Args, Command};
+use clap::{Arg, Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use roff::{Roff, bold, italic, roman};
@@ -93,7 +93,7 @@ fn full_name(command: &Command) -> &str {
 
 fn page(command: &Command) -> Result<Vec<u8>> {
     let name = full_name(command);
-    let man = Man::new(command.clone());
+    let man = Man::new(command.clone().mut_args(with_aliases));
     // No date, so that the same program has the same pages. clap_mangen would leave it out unquoted,
     // and what follows would be taken for it.
     let mut text = format!(
@@ -128,6 +128,20 @@ fn page(command: &Command) -> Result<Vec<u8>> {
     }
     rest.to_writer(&mut text)?;
     Ok(text)
+}
+
+/// Tells other names of an option as `--help` does, which clap_mangen leaves out.
+fn with_aliases(arg: Arg) -> Arg {
+    let Some(aliases) = arg.get_visible_aliases().filter(|aliases| !aliases.is_empty()) else {
+        return arg;
+    };
+    let names: Vec<String> = aliases.iter().map(|alias| format!("--{alias}")).collect();
+    let names = format!(" [aliases: {}]", names.join(", "));
+    let longer =
+        |help: Option<&clap::builder::StyledStr>| help.map(|help| format!("{help}{names}"));
+    let (short, long) = (longer(arg.get_help()), longer(arg.get_long_help()));
+    let arg = if let Some(short) = short { arg.help(short) } else { arg };
+    if let Some(long) = long { arg.long_help(long) } else { arg }
 }
 
 /// Whether the command, or one below it, looks at farhaul's own files.
@@ -259,6 +273,17 @@ mod tests {
         let count = |request: &str| text.lines().filter(|line| line.starts_with(request)).count();
         assert_eq!(count(".RS"), count(".RE"), "{file}");
         assert_eq!(count(".TH"), 1, "{file}");
+    }
+
+    #[test]
+    fn other_names_of_options_are_on_the_page() {
+        let command = built(Cli::command());
+        let cp = command.find_subcommand("cp").expect("farhaul cp");
+        let text = String::from_utf8(page(cp).expect("a page")).expect("UTF-8");
+        let text = text.replace('\\', "");
+        for alias in ["--no-clobber", "--interface"] {
+            assert!(text.contains(&format!("[aliases: {alias}]")), "{alias}: {text}");
+        }
     }
 
     #[test]

@@ -66,6 +66,8 @@ fn a_full_disk_is_told_and_the_copy_goes_on_when_there_is_room() {
         assert_eq!(ended.code, Some(1), "{ended:#?}");
         let told = |line: &String| line.contains("No space left") && line.contains("make room");
         assert!(ended.errors.iter().any(told), "{ended:#?}");
+        let told = ended.errors.join("\n");
+        assert_eq!(told.matches("the same command goes on").count(), 1, "{told}");
         assert_eq!(ended.json()["ok"], false, "{ended:#?}");
         disk.resize("100m");
         let report = scene.start(&args).finish_well().json();

@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use common::copy::{Place, WAYS, Way, bytes, names, place_or_skip};
+use common::copying::wait_until;
 use serde_json::Value;
 
 fn set_time(path: &Path, seconds: u64) {
@@ -43,24 +44,28 @@ fn standard_input_and_output_are_files() {
     let mut command = place.command(&slow);
     command.stdin(fs::File::open(place.path("large")).expect("a file"));
     let events = common::copy::Done::of(command).well().events();
-    let far = events.iter().filter_map(|event| event["bytes"].as_u64()).next();
+    let far = events.iter().filter_map(|event| event["bytes"].as_u64()).max();
     assert!(far > Some(0), "{events:?}");
     // From there to there.
     let content = bytes(3 << 20, 9);
     place.write("f", &content);
     let both = place.cp(&["-q", &place.far("f"), "-"]).well();
     assert!(both.out == content);
+    place.write("d/f", "content");
+    let far_d = place.far("d");
     for (args, told) in [
         (vec!["-", "127.0.0.1:"], "no name"),
         (vec!["--json", "f", "-"], "both the copy and JSON"),
         (vec!["-", "f", "to/"], "alone"),
+        (vec!["f", "f", "-"], "one file only"),
+        (vec!["d/", "-"], "one file only"),
+        (vec!["d", "-"], "one file only"),
+        (vec![&far_d, "-"], "one file only"),
     ] {
         let told_so = place.cp(&args).code(2);
         assert!(told_so.errors.contains(told), "{args:?}: {}", told_so.errors);
+        assert!(told_so.out.is_empty() || args[0] == "--json", "{args:?}");
     }
-    fs::create_dir(place.path("d")).expect("a directory");
-    let directory = place.cp(&["d", "-"]);
-    assert!(directory.code == Some(5) && directory.errors.contains("standard output"));
     // Who reads no more is no reason to hang.
     let mut command = place.command(&["cp", "-q", &place.far("large"), "-"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farhaul");
@@ -68,6 +73,98 @@ fn standard_input_and_output_are_files() {
     child.stdout.take().expect("a pipe").read_exact(&mut some).expect("it writes");
     let ended = child.wait_with_output().expect("its end");
     assert_eq!(ended.status.code(), Some(1));
+}
+
+/// Nothing is read, and so nobody knows how much there is.
+#[test]
+fn a_dry_run_of_standard_input_would_copy_it() {
+    let place = place_or_skip!();
+    place.write("there", "content");
+    for to in [place.text("new"), place.far("new"), place.far("there")] {
+        let report = place.cp(&["-n", "--json", "-", &to]).well().json();
+        assert_eq!(report["would_move_files"], 1, "{to} {report}");
+        assert_eq!(report["same_files"], 0, "{to} {report}");
+        assert!(report["would_move_bytes"].is_null(), "{to} {report}");
+        let shown = place.cp(&["-n", "-", &to]).well().text();
+        assert_eq!(shown.trim_end(), "would copy 1 file of unknown size", "{to}");
+        let events = place.cp(&["-n", "--json-stream", "-", &to]).well().events();
+        let file = events.iter().find(|event| event["event"] == "file").expect("a file");
+        assert_eq!(file["outcome"], "would_move", "{to} {file}");
+        assert!(file["size"].is_null(), "{to} {file}");
+    }
+    let kept = place.cp(&["-n", "--skip-existing", "-", &place.far("there")]).well();
+    assert!(kept.text().contains("unless it is there"), "{}", kept.text());
+    assert!(!place.path("new").exists());
+}
+
+#[test]
+fn options_may_stand_between_paths() {
+    let place = Place::here();
+    place.write("a", "a");
+    place.write("b", "b");
+    place.write("to/old", "old");
+    place.cp(&["a", "-q", "b", "--delete", "to/"]).well();
+    assert_eq!(names(&place.path("to")), ["a", "b", "old"]);
+    let told = place.cp(&["a", "-n", "new"]).well();
+    assert!(told.text().contains("would copy 1 file (1 B)"), "{}", told.text());
+    for args in [&["a"][..], &["-n", "a", "-v"], &[]] {
+        let told = place.cp(args).code(2).errors;
+        assert!(told.contains("were not provided"), "{args:?} {told}");
+        assert!(told.contains("Usage: farhaul cp [OPTIONS] <SRC>... <DST>"), "{args:?} {told}");
+    }
+}
+
+/// The recipe of docs/cp.md.
+#[test]
+fn files_of_a_kind_are_picked_from_a_tree() {
+    let place = place_or_skip!();
+    place.write("from/a.dat", "a");
+    place.write("from/b.o", "b");
+    place.write("from/sub/c.dat", "c");
+    for way in WAYS {
+        let to = format!("to-{way:?}");
+        let rules = ["--include", "*/", "--include", "*.dat", "--exclude", "*"];
+        let done = place.copy(way, &rules, "from", &format!("{to}/")).well();
+        assert_eq!(
+            names(&place.path(&to)),
+            ["from", "from/a.dat", "from/sub", "from/sub/c.dat"],
+            "{way:?}"
+        );
+        assert!(!done.errors.contains("no file to copy"), "{way:?} {}", done.errors);
+        // This leaves out the directory itself.
+        let nothing = place.copy(way, &rules[2..], "from", &format!("nothing-{way:?}/")).well();
+        assert!(nothing.errors.contains("no file to copy"), "{way:?} {}", nothing.errors);
+    }
+}
+
+/// Who reads both outputs by one pipe, and slowly, gets all of it: ssh has no part in that pipe.
+#[test]
+fn one_slow_pipe_takes_both_outputs() {
+    /// What a pipe holds that nobody has enlarged.
+    const PIPE: u64 = 64 << 10;
+    let place = place_or_skip!();
+    let content = bytes(8 << 20, 5);
+    place.write("f", &content);
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    // As ssh does with its standard error, which is then that of whoever has the same.
+    let nonblocking = "import fcntl,os; fcntl.fcntl(2, fcntl.F_SETFL, os.O_NONBLOCK)";
+    let ssh = place.script(
+        "ssh-nonblocking",
+        &format!("python3 -c '{nonblocking}' || exit 9; shift $(($# - 1)); exec sh -c \"$1\""),
+    );
+    let mut command = place.command(&["cp", "-q", "--ssh", &ssh, &place.far("f"), "-"]);
+    command.stdout(writer.try_clone().expect("another end")).stderr(writer);
+    let mut child = command.spawn().expect("farhaul");
+    drop(command);
+    // Nothing is read before the pipe is full, or it has given up.
+    wait_until("a full pipe", || {
+        let waiting = rustix::io::ioctl_fionread(&reader).expect("a pipe");
+        waiting >= PIPE || child.try_wait().expect("it is ours").is_some()
+    });
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).expect("it ends");
+    assert!(child.wait().expect("its end").success());
+    assert!(all == content, "{} bytes", all.len());
 }
 
 #[test]

@@ -165,6 +165,19 @@ fn a_host_over_ssh() {
     let ended = Process::farhaul(&missing).finish();
     assert_ne!(ended.code, Some(0), "{ended:#?}");
     assert!(ended.errors.join("\n").contains("/no/such/farhaul"), "{ended:#?}");
+
+    // As of farhaul cp, the environment and the settings count, too.
+    let config = folder.path().join("config.toml");
+    fs::write(&config, "remote-farhaul = \"/of/settings\"\n").expect("a file");
+    for (variable, told) in [("", "/of/settings"), ("/of/environment", "/of/environment")] {
+        let mut command = std::process::Command::new(farhaul);
+        command.args(["doctor", "127.0.0.1"]).env("FARHAUL_SSH", ssh);
+        command.env("FARHAUL_CONFIG", &config).env("FARHAUL_REMOTE_FARHAUL", variable);
+        let output = command.output().expect("it runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_ne!(output.status.code(), Some(0), "{errors}");
+        assert!(errors.contains(told), "{told}: {errors}");
+    }
 }
 
 #[test]

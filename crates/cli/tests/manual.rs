@@ -56,6 +56,12 @@ fn shells_take_the_completions() {
         let script = home.run(&["completions", shell]).well();
         assert!(script.contains("farhaul") && script.contains("revoke"), "{shell}");
     }
+    let script = home.run(&["completions", "bash"]).well();
+    for (option, words) in [("--transport", "auto udt tcp udp"), ("--verify", "full none")] {
+        let (_, rest) = script.split_once(&format!("{option})\n")).expect("the option is known");
+        let line = rest.lines().next().expect("a line");
+        assert!(line.contains(&format!("compgen -W \"{words}\"")), "{option}: {line}");
+    }
     assert!(home.run(&["completions", "tcsh"]).refused(2).contains("bash"));
     let bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut bash) = bash else { skip!("no bash") };

@@ -5,6 +5,7 @@
 //! of stages that were measured are as good as the measurement, others rest on what such hosts were
 //! seen to do (`docs/performance.md`).
 
+mod commands;
 mod remedy;
 mod rules;
 mod stage;
@@ -14,6 +15,8 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::{HostReport, PathReport};
+#[doc(hidden)]
+pub use commands::own_commands;
 use remedy::Remedy;
 pub use stage::{Side, Stage, StageKind};
 use stage::{Situation, expected, softly, stages};

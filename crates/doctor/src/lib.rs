@@ -13,6 +13,8 @@ pub mod path;
 mod root;
 mod show;
 
+#[doc(hidden)]
+pub use advice::own_commands;
 pub use advice::{Advice, Diagnosis, Severity, advise};
 pub use host::{AuditOptions, HostReport, audit_host};
 pub use path::{PathReport, probe_path};

@@ -1,5 +1,7 @@
 //! Starting farhaul on another host over ssh, and talking with it.
 
+mod heard;
+
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::net::IpAddr;
 use std::path::Path;
@@ -12,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use self::heard::Heard;
 use crate::bootstrap::{GREETING_PREFIX, Greeting, PROTOCOL, VERSION, other_version};
 use crate::host::configured_hostname;
 use crate::lines::{MAX_LINE, MAX_WAITING, Received, deliver, line, read_line, shown, write};
@@ -183,25 +186,39 @@ pub struct Remote {
 #[derive(Clone, Debug)]
 pub struct RemoteSender(Arc<Mutex<Option<ChildStdin>>>);
 
-/// A child that ends with its owner.
+/// A child that ends with its owner, when all has been shown that it had to say.
 #[derive(Debug)]
-struct Ending(Child);
+struct Ending {
+    child: Child,
+    /// Its standard error.
+    heard: Option<Heard>,
+}
 
 impl Drop for Ending {
     fn drop(&mut self) {
         // Neither fails for a child that is there, and one that is not needs neither.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.hear_out();
     }
 }
 
 impl Ending {
+    fn hear_out(&mut self) {
+        if let Some(heard) = self.heard.take() {
+            heard.wait();
+        }
+    }
+
     /// How it ended; none if it has not within `time`.
     fn wait(&mut self, time: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + time;
         loop {
-            match self.0.try_wait() {
-                Ok(Some(status)) => return Some(status),
+            match self.child.try_wait() {
+                Ok(Some(status)) => {
+                    self.hear_out();
+                    return Some(status);
+                }
                 Ok(None) if Instant::now() < deadline => {
                     thread::sleep(Duration::from_millis(5));
                 }
@@ -228,13 +245,25 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// See [`SshError`]; what ssh itself has to say goes to standard error.
+    /// See [`SshError`]; what ssh itself has to say is on standard error before.
     pub fn start(
         command: &SshCommand,
         host: &str,
         remote: &str,
         hello: &impl Serialize,
         stop: &AtomicBool,
+    ) -> Result<Remote, SshError> {
+        Self::start_saying(command, host, remote, hello, stop, io::stderr())
+    }
+
+    /// What ssh has to say goes `to` there.
+    fn start_saying(
+        command: &SshCommand,
+        host: &str,
+        remote: &str,
+        hello: &impl Serialize,
+        stop: &AtomicBool,
+        to: impl io::Write + Send + 'static,
     ) -> Result<Remote, SshError> {
         let program = &command.words[0];
         let first = line("", hello).map_err(SshError::Message)?;
@@ -246,10 +275,12 @@ impl Remote {
             .command(host, remote)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(Stdio::piped())
             .spawn();
-        let mut child = Ending(spawned.map_err(spawn_error)?);
-        let (stdin, stdout) = (child.0.stdin.take(), child.0.stdout.take());
+        let mut child = Ending { child: spawned.map_err(spawn_error)?, heard: None };
+        let said = child.child.stderr.take().expect("asked for");
+        child.heard = Some(Heard::new(said, to).map_err(spawn_error)?);
+        let (stdin, stdout) = (child.child.stdin.take(), child.child.stdout.take());
         let stdout = BufReader::new(stdout.expect("asked for"));
         let sender = RemoteSender(Arc::new(Mutex::new(stdin)));
         let (begun, beginning) = mpsc::channel();

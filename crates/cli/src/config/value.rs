@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU8;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use farhaul::Law;
 use farhaul_base::names::suggestion;
 use farhaul_link::Rate;
@@ -177,6 +178,23 @@ pub const VERIFY: Kind<Verify> = Kind {
     show: |value| name_of(value, &VERIFIES),
 };
 const VERIFIES: [(&str, Verify); 2] = [("full", Verify::Full), ("none", Verify::None)];
+
+/// [`TRANSPORT`] for the command line, whose words shells complete.
+pub fn transports() -> impl TypedValueParser<Value = Transport> {
+    words(&TRANSPORTS)
+}
+
+/// [`VERIFY`] for the command line.
+pub fn verifies() -> impl TypedValueParser<Value = Verify> {
+    words(&VERIFIES)
+}
+
+fn words<T: Copy + Send + Sync>(
+    known: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(known.iter().map(|(name, _)| *name));
+    names.try_map(|text| one_of(&text, known))
+}
 
 /// Yes or no.
 pub const SWITCH: Kind<bool> = Kind {

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory};
 use farhaul::Law;
 
 use super::served;
@@ -21,9 +22,9 @@ use crate::config::value::{self, Locals, Memory, PortRange, Preserve, RateLimit,
 #[derive(Args, Debug)]
 #[command(override_usage = "farhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct CpArgs {
-    /// What to copy, and at last where to: PATH, [USER@]HOST:PATH, farhaul://HOST[:PORT]/EXPORT/PATH, or -
+    /// What to copy (SRC), and at last where to (DST): PATH, [USER@]HOST:PATH, farhaul://HOST[:PORT]/EXPORT/PATH, or -
     /// for standard input or output
-    #[arg(value_names = ["SRC", "DST"], required = true, num_args = 2..)]
+    #[arg(value_name = "PATH", required = true, num_args = 1..)]
     pub paths: Vec<OsString>,
     /// Only say what would be done; with -v also which entries would be deleted
     #[arg(short = 'n', long)]
@@ -92,7 +93,7 @@ pub struct SettingArgs {
     #[arg(long, value_name = value::STREAMS.form, value_parser = value::STREAMS.parse)]
     pub streams: Option<Streams>,
     /// What data travels over: UDT over UDP (udp is the same), TCP, or UDT where it passes
-    #[arg(long, value_name = value::TRANSPORT.form, value_parser = value::TRANSPORT.parse)]
+    #[arg(long, value_name = value::TRANSPORT.form, value_parser = value::transports(), hide_possible_values = true)]
     pub transport: Option<value::Transport>,
     /// Command, with options, that starts the other side's farhaul
     #[arg(long, value_name = "COMMAND", value_parser = value::WORDS.parse)]
@@ -101,7 +102,7 @@ pub struct SettingArgs {
     #[arg(long, value_name = "PATH", value_parser = value::WORDS.parse)]
     pub remote_farhaul: Option<String>,
     /// Take and compare digests, or do not
-    #[arg(long, value_name = value::VERIFY.form, value_parser = value::VERIFY.parse)]
+    #[arg(long, value_name = value::VERIFY.form, value_parser = value::verifies(), hide_possible_values = true)]
     pub verify: Option<Verify>,
     /// Do not encrypt data; the other side must allow it
     #[arg(long)]
@@ -130,6 +131,21 @@ pub struct SettingArgs {
     /// Show no progress
     #[arg(long)]
     pub no_progress: bool,
+}
+
+impl CpArgs {
+    /// Ends the command, as clap would, if there is no target. clap itself would want two paths without
+    /// options between them.
+    pub fn want_target(&self) {
+        if self.paths.len() > 1 {
+            return;
+        }
+        let mut command = crate::Cli::command();
+        command.build();
+        let cp = command.find_subcommand_mut("cp").expect("it is farhaul cp that runs");
+        let text = "the following required arguments were not provided:\n  <DST>";
+        cp.error(ErrorKind::MissingRequiredArgument, text).exit()
+    }
 }
 
 impl SettingArgs {

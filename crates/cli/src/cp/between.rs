@@ -136,7 +136,7 @@ fn follow(
 
 /// What the report at the end tells of the way.
 fn note_progress(measured: &mut Measured, line: &ProgressLine) {
-    measured.rtt_ms = line.rtt_ms;
+    measured.rtt_ms = (line.rtt_ms > 0.0).then_some(line.rtt_ms);
     if !line.path.is_empty() {
         measured.transport = Some(line.path.clone());
     }

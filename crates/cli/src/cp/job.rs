@@ -151,6 +151,8 @@ pub struct SourceJob {
     pub rules: Vec<(String, bool)>,
     /// Count beforehand.
     pub count: bool,
+    /// The target is standard output, which no directory can go to.
+    pub one_file: bool,
 }
 
 /// Where to write.

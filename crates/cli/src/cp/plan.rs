@@ -89,6 +89,11 @@ impl Plan {
         }
     }
 
+    /// Whether standard input is copied, whatever is there.
+    pub fn takes_stream(&self) -> bool {
+        self.source.stream && self.sink.existing != OnExisting::Keep
+    }
+
     pub fn transport(&self) -> Transport {
         match self.settings.transport.value {
             value::Transport::Auto => Transport::Auto,
@@ -155,6 +160,10 @@ pub fn plan(args: &CpArgs) -> Result<Plan> {
     };
     let directory =
         paths.len() > 1 || paths.iter().any(contents) || slash(&target_path) || whole_export;
+    if target_stream && (paths.len() > 1 || paths.iter().any(contents)) {
+        let text = "standard output takes one file only: name it, or copy to a directory";
+        return Err(Usage(text.into()).into());
+    }
     let existing = match (args.checksum, args.skip_existing, args.overwrite) {
         (true, ..) => OnExisting::Checksum,
         (_, true, _) => OnExisting::Keep,
@@ -177,6 +186,7 @@ pub fn plan(args: &CpArgs) -> Result<Plan> {
         stream,
         rules,
         count: !args.no_count,
+        one_file: target_stream,
     };
     let terms = terms(args, &settings, stream || target_stream);
     Ok(Plan { way, source, sink, terms, settings })

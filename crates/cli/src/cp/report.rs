@@ -35,6 +35,13 @@ pub struct Summary {
     pub failures: Vec<String>,
 }
 
+impl Summary {
+    /// Whether there was nothing but directories.
+    pub fn is_nothing(&self) -> bool {
+        self.files + self.symlinks + self.skipped + self.failed == 0
+    }
+}
+
 /// What is printed at the end, and with `--json` alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -60,26 +67,30 @@ pub struct Report {
     pub measured: Measured,
 }
 
-/// What a dry run would do.
+/// What a dry run would do. None: nobody knows.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Would {
     #[serde(rename = "would_move_files")]
-    pub move_files: u64,
+    pub move_files: Option<u64>,
     #[serde(rename = "would_move_bytes")]
-    pub move_bytes: u64,
+    pub move_bytes: Option<u64>,
     #[serde(rename = "would_delete")]
     pub delete: u64,
 }
 
 impl Would {
-    /// Takes it out of a summary of a dry run, in which nothing was done.
-    pub fn take(summary: &mut Summary) -> Self {
+    /// Takes it out of a summary of a dry run, in which nothing was done. Of a `stream` nothing was read,
+    /// and it counts as there; if it is not `taken` whatever is there, it is not known whether it would be.
+    pub fn take(summary: &mut Summary, stream: bool, taken: bool) -> Self {
         let take = std::mem::take::<u64>;
-        Would {
-            move_files: take(&mut summary.moved_files),
-            move_bytes: take(&mut summary.moved_bytes),
-            delete: take(&mut summary.deleted),
+        let delete = take(&mut summary.deleted);
+        let (files, bytes) = (take(&mut summary.moved_files), take(&mut summary.moved_bytes));
+        if stream {
+            let files = if summary.failed > 0 { 0 } else { take(&mut summary.same_files) };
+            let move_files = (taken || files == 0).then_some(files);
+            return Would { move_files, move_bytes: (files == 0).then_some(0), delete };
         }
+        Would { move_files: Some(files), move_bytes: Some(bytes), delete }
     }
 }
 
@@ -89,9 +100,10 @@ pub struct Measured {
     /// From the first connection on.
     pub transfer_seconds: f64,
     pub transport: Option<String>,
-    pub rtt_ms: f64,
-    pub packets_sent: u64,
-    pub retransmitted: u64,
+    /// None where nothing was measured or counted.
+    pub rtt_ms: Option<f64>,
+    pub packets_sent: Option<u64>,
+    pub retransmitted: Option<u64>,
     /// What held it up most of the time; none if it was too short to tell, or nothing stands out.
     pub limited_by: Option<String>,
     /// Share of their time that the lanes of each side spent in each stage.
@@ -105,12 +117,13 @@ impl Measured {
     /// Of a side that has ended.
     pub fn of(going: &Going) -> Self {
         let ended = going.ended.unwrap_or_else(Instant::now);
+        let counted = going.packets_sent > 0;
         Measured {
             transfer_seconds: going.connected.map_or(0.0, |at| (ended - at).as_secs_f64()),
             transport: going.path.clone(),
-            rtt_ms: going.rtt.as_secs_f64() * 1e3,
-            packets_sent: going.packets_sent,
-            retransmitted: going.retransmitted,
+            rtt_ms: (!going.rtt.is_zero()).then_some(going.rtt.as_secs_f64() * 1e3),
+            packets_sent: counted.then_some(going.packets_sent),
+            retransmitted: counted.then_some(going.retransmitted),
             limited_by: going.limit().map(|limit| limit.to_string()),
             source_stages: Stages::of(&going.overall.source),
             sink_stages: Stages::of(&going.overall.sink),
@@ -221,8 +234,13 @@ impl Report {
     pub fn show(&self, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         let s = &self.summary;
         if let Some(would) = &self.would {
-            let size = show_size(would.move_bytes);
-            write!(out, "would copy {} ({size})", files(would.move_files))?;
+            let size = would
+                .move_bytes
+                .map_or("of unknown size".into(), |bytes| format!("({})", show_size(bytes)));
+            write!(out, "would copy {} {size}", files(would.move_files.unwrap_or(1)))?;
+            if would.move_files.is_none() {
+                write!(out, ", unless it is there")?;
+            }
             if s.same_files > 0 {
                 write!(out, "; {} there already", files_are(s.same_files))?;
             }
@@ -239,6 +257,7 @@ impl Report {
             return match self.estimate_seconds {
                 Some(seconds) if seconds < 1.0 => writeln!(out, "it would take less than 1 s"),
                 Some(seconds) => writeln!(out, "it would take about {}", duration(seconds)),
+                None if would.move_bytes.is_none() => Ok(()),
                 None => writeln!(
                     out,
                     "how long it would take is not known: --rate says what to reckon with"
@@ -288,10 +307,13 @@ impl Report {
             for (side, shown) in sides.iter().filter(|(_, shown)| !shown.is_empty()) {
                 writeln!(out, "{side} {shown}")?;
             }
-            if let Some(transport) = self.measured.transport.as_ref().filter(|_| *packets_sent > 0)
-            {
-                let share = *retransmitted as f64 * 100.0 / *packets_sent as f64;
-                writeln!(out, "{transport}, rtt {rtt_ms:.1} ms, retransmitted {share:.2}%")?;
+            if let (Some(transport), Some(rtt_ms)) = (&self.measured.transport, rtt_ms) {
+                write!(out, "{transport}, rtt {rtt_ms:.1} ms")?;
+                if let (Some(again), Some(sent)) = (retransmitted, packets_sent) {
+                    let share = *again as f64 * 100.0 / *sent as f64;
+                    write!(out, ", retransmitted {share:.2}%")?;
+                }
+                writeln!(out)?;
             }
         }
         Ok(())

@@ -33,6 +33,8 @@ pub struct Wanted {
     pub json_stream: bool,
     /// Nothing is done: it is told what would be.
     pub dry_run: bool,
+    /// Standard input is copied, whatever is there.
+    pub takes_stream: bool,
 }
 
 /// Shows events as they come, from several threads, and progress.
@@ -69,7 +71,7 @@ pub enum Line<'a> {
     },
     File {
         path: String,
-        size: u64,
+        size: Option<u64>,
         digest: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         hash: Option<&'static str>,
@@ -167,9 +169,14 @@ impl Show {
         if self.wanted.json_stream {
             let path = path.to_string_lossy().into_owned();
             let digest = file.digest.as_deref();
-            let (size, hash) = (file.size, file.hash());
+            let (mut size, hash) = (Some(file.size), file.hash());
             let outcome = match &*file.outcome {
                 "moved" if self.wanted.dry_run => "would_move",
+                // Nothing was read of it.
+                "kept" if self.wanted.dry_run && self.wanted.takes_stream => {
+                    size = None;
+                    "would_move"
+                }
                 outcome => outcome,
             };
             self.line(&Line::File { path, size, digest, hash, outcome });

@@ -228,6 +228,16 @@ fn source<'a>(
         (None, true) => Sources::Stream { name: b"stdin".to_vec(), stream: Box::new(io::stdin()) },
         (None, false) => Sources::Paths(job.paths.iter().map(Bytes::path_at_home).collect()),
     };
+    // Of a server's export, the sink refuses it when it comes.
+    if let (Sources::Paths(paths), true) = (&what, job.one_file)
+        && let Some(path) = paths
+            .iter()
+            .find(|path| std::fs::symlink_metadata(path).is_ok_and(|known| known.is_dir()))
+    {
+        let why = "it is a directory, and standard output takes one file only";
+        let source = io::Error::new(io::ErrorKind::IsADirectory, why);
+        return Err(TransferError::Target { path: path.clone(), source });
+    }
     Source::new(what, options, session, observe)
 }
 
@@ -435,20 +445,30 @@ impl<'a> Watch<'a> {
         going.tcp_is_better = self.session.way() == Way::Tcp;
         let path = self.session.path();
         going.cut_off = path.is_none();
+        let is_tcp = |path: &Option<String>| path.as_ref().is_some_and(|p| p.starts_with("TCP"));
         if let Some(path) = path {
+            let before = is_tcp(&going.path);
             going.path = Some(path);
+            if is_tcp(&going.path) != before {
+                // Each transport counts its own packets.
+                (going.packets_sent, going.retransmitted) = (0, 0);
+            }
         }
+        let tcp = is_tcp(&going.path);
         if !facts.is_empty() {
             going.rtt = facts.iter().map(|facts| facts.rtt).max().unwrap_or_default();
             going.capacity = facts.iter().map(|facts| facts.capacity).fold(0.0, f64::max);
         }
         let (own, peer) = (self.session.own(), self.session.peer());
         // What has not been told yet counts, too.
-        let (sent, again) = facts.iter().fold((0, 0), |(sent, again), facts| {
+        let counted = facts.iter().filter(|facts| facts.udp != tcp);
+        let (sent, again) = counted.fold((0, 0), |(sent, again), facts| {
             (sent + facts.packets_sent, again + facts.retransmitted)
         });
-        going.packets_sent = going.packets_sent.max(sent).max(own.packets.0);
-        going.retransmitted = going.retransmitted.max(again).max(own.packets.1);
+        // What lanes have told that are gone is of UDP for the most part.
+        let told = if tcp { (0, 0) } else { own.packets };
+        going.packets_sent = going.packets_sent.max(sent).max(told.0);
+        going.retransmitted = going.retransmitted.max(again).max(told.1);
         let stages = self.session.stages.read();
         let since = self.going.connected.map_or(0.0, |at| at.elapsed().as_secs_f64());
         let rate = self.going.progress.moved as f64 * 8.0 / since.max(1e-3);

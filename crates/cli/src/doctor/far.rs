@@ -16,6 +16,7 @@ use farhaul_remote::{Received, Remote, SshCommand, own_addresses};
 use serde::{Deserialize, Serialize};
 
 use super::{DoctorArgs, audit, measure_path};
+use crate::config::{FlagLayer, Settings};
 use crate::exit::{Usage, interrupted};
 use crate::interrupt;
 
@@ -62,9 +63,15 @@ pub fn examine(args: &DoctorArgs, host: &str) -> Result<Report> {
     if host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
         return Err(Usage(format!("'{host}' is no host; write HOST or USER@HOST")).into());
     }
-    let configured = args.ssh.clone().or_else(|| std::env::var("FARHAUL_SSH").ok());
-    let command = configured.map_or(Ok(SshCommand::default()), |text| SshCommand::parse(&text));
+    let flags = FlagLayer {
+        ssh: args.ssh.clone(),
+        remote_farhaul: args.remote_farhaul.clone(),
+        ..FlagLayer::default()
+    };
+    let settings = Settings::load(&flags, Some(host))?;
+    let command = SshCommand::parse(&settings.ssh.value);
     let command = command.map_err(|error| Usage(error.to_string()))?;
+    let remote_farhaul = &settings.remote_farhaul.value;
     let (identity, transfer, session) = fresh()?;
     let mut bytes = [0u8; 32];
     getrandom::fill(&mut bytes).context("the system gives no random numbers")?;
@@ -78,7 +85,7 @@ pub fn examine(args: &DoctorArgs, host: &str) -> Result<Report> {
 
     eprintln!("farhaul: starting farhaul on {host}");
     let stop = interrupt::stop_flag();
-    let remote = Remote::start(&command, host, &args.remote_farhaul, &hello, &stop)?;
+    let remote = Remote::start(&command, host, remote_farhaul, &hello, &stop)?;
     // Both hosts look at themselves at the same time, and the path is measured when both are done.
     let local = audit(args);
     eprintln!("farhaul: waiting for what {host} says of itself");

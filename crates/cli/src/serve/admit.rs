@@ -284,6 +284,7 @@ mod tests {
             stream: false,
             rules: Vec::new(),
             count: true,
+            one_file: false,
         };
         json!({"export": export, "job": {"source": source}, "terms": terms()})
     }

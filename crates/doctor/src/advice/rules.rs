@@ -1,8 +1,8 @@
 //! What is looked for, a function each.
 
-use super::Severity;
 use super::remedy::Remedy;
 use super::stage::{Side, Situation};
+use super::{Severity, commands};
 use crate::host::Interface;
 use crate::show::{rate, size};
 use crate::{HostReport, PathReport};
@@ -66,7 +66,7 @@ fn udp_blocked(situation: &Situation) -> Option<Remedy> {
     let why = "farhaul's own transport runs over UDP, which a firewall drops: open the UDP port of the \
                listening side. Until then TCP may pass, which was not tried and is slow over long paths \
                that lose packets";
-    let remedy = Remedy::note(None, found.to_owned(), why).command("farhaul cp --transport tcp …");
+    let remedy = Remedy::note(None, found.to_owned(), why).command(commands::over_tcp());
     Some(remedy.mend(|situation| situation.tcp = true))
 }
 
@@ -74,8 +74,8 @@ fn udp_blocked(situation: &Situation) -> Option<Remedy> {
 fn no_answer(situation: &Situation) -> Option<Remedy> {
     let why = "the responder may not run on the other host, or have another secret, or a firewall may drop \
                UDP: find out which. Whether TCP passes was not tried";
-    let command = "farhaul doctor --respond :PORT --secret-file FILE";
-    let remedy = Remedy::note(None, "no answer came over UDP".to_owned(), why).command(command);
+    let remedy = Remedy::note(None, "no answer came over UDP".to_owned(), why);
+    let remedy = remedy.command(commands::respond());
     situation.no_answer().then_some(Remedy { severity: Severity::Blocks, ..remedy })
 }
 
@@ -88,7 +88,7 @@ fn oversize(situation: &Situation) -> Option<Remedy> {
     } else {
         "they may be lost without a word, so that a transfer begins and then stands still"
     };
-    let remedy = Remedy::note(None, found, why).command(format!("farhaul cp --mss {mtu} …"));
+    let remedy = Remedy::note(None, found, why).command(commands::with_mss(mtu));
     Some(remedy.mend(move |situation| situation.mss = mtu))
 }
 
@@ -99,8 +99,7 @@ fn jumbo(situation: &Situation) -> Option<Remedy> {
     }
     let found = format!("packets of {mtu} bytes pass");
     let why = "larger packets take less of both processors and spend less on headers";
-    let remedy =
-        Remedy::note(None, found, why).helps().command(format!("farhaul cp --mss {mtu} …"));
+    let remedy = Remedy::note(None, found, why).helps().command(commands::with_mss(mtu));
     Some(remedy.mend(move |situation| situation.mss = mtu))
 }
 
@@ -120,7 +119,7 @@ fn tires(situation: &Situation) -> Option<Remedy> {
     );
     let why =
         "a shaper or a short queue drops what is above its rate; staying below it loses nothing";
-    let command = format!("farhaul cp --max-bandwidth {:.0}M …", (kept / 1e6).max(1.0));
+    let command = commands::at_rate(kept);
     Some(Remedy::note(None, found, why).command(command).mend(|situation| situation.gentle = true))
 }
 

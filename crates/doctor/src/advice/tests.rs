@@ -181,7 +181,7 @@ fn cases() -> Vec<Case> {
             },
             severity: Severity::Limits,
             host: None,
-            command: Some("farhaul cp --max-bandwidth 7695M …"),
+            command: Some("farhaul cp --rate 7695M …"),
             // 90% of the path instead of what a tenth of loss leaves of it.
             gain: Some(0.97 * 0.9 / (0.97 - 0.7)),
             bottleneck: "limited by the network path: about 2.62 Gb/s",

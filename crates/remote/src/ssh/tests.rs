@@ -144,7 +144,83 @@ fn starting_can_be_stopped_and_dropping_ends_the_child() {
     let there = format!("echo '{}'; exec sleep 1000", greeting_line(""));
     let mut remote = start(&there).unwrap();
     assert!(remote.exited().is_none());
-    let id = remote.child.0.id();
+    let id = remote.child.child.id();
     drop(remote);
     assert!(!Path::new(&format!("/proc/{id}")).exists(), "reaped");
+}
+
+/// Where what ssh says goes.
+#[derive(Clone, Default)]
+struct Shown(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Shown {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Shown {
+    fn text(&self) -> String {
+        String::from_utf8(lock(&self.0).clone()).unwrap()
+    }
+}
+
+fn start_showing(there: &str, shown: &Shown) -> Result<Remote, SshError> {
+    let command = SshCommand { words: ["sh", "-c", there].map(String::from).to_vec() };
+    let stop = AtomicBool::new(false);
+    Remote::start_saying(&command, "there", "farhaul", &json!({}), &stop, shown.clone())
+}
+
+#[test]
+fn all_that_ssh_says_is_shown_before_its_failure() {
+    let shown = Shown::default();
+    // More than a pipe holds.
+    let there = "head -c 200000 /dev/zero | tr '\\0' x >&2; echo last words >&2; exit 255";
+    assert!(matches!(start_showing(there, &shown), Err(SshError::Failed(_))));
+    let text = shown.text();
+    assert_eq!(text.len(), 200_000 + "last words\n".len());
+    assert!(text.ends_with("last words\n"));
+    // A greeting that will not do ends it, too.
+    let shown = Shown::default();
+    let there = "echo a warning >&2; echo 'FARHAUL1 {\"version\":\"7.1\",\"protocol\":99}'";
+    assert!(matches!(start_showing(there, &shown), Err(SshError::Version(_))));
+    assert_eq!(shown.text(), "a warning\n");
+}
+
+#[test]
+fn what_an_agent_says_is_shown_and_its_pipe_is_not_ours() {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+    let shown = Shown::default();
+    // Which standard error it has; and what is said at the end.
+    let there = format!(
+        "stat -L -c %d:%i /proc/self/fd/2 >&2; echo '{}'; read -r rest; read -r end; \
+         echo goodbye >&2",
+        greeting_line("")
+    );
+    let remote = start_showing(&there, &shown).unwrap();
+    assert!(remote.close(END_TIME).unwrap().success());
+    let text = shown.text();
+    let (inode, rest) = text.split_once('\n').unwrap();
+    let ours = std::fs::File::from(io::stderr().as_fd().try_clone_to_owned().unwrap());
+    let ours = ours.metadata().unwrap();
+    assert_ne!(inode, format!("{}:{}", ours.dev(), ours.ino()));
+    assert_eq!(rest, "goodbye\n");
+}
+
+/// As the master of a shared connection does.
+#[test]
+fn who_keeps_standard_error_keeps_nobody_waiting() {
+    let shown = Shown::default();
+    let there = "sleep 600 <&- >&- & echo $! >&2; echo why >&2; exit 255";
+    assert!(matches!(start_showing(there, &shown), Err(SshError::Failed(_))));
+    let text = shown.text();
+    let (id, rest) = text.split_once('\n').unwrap();
+    assert!(Command::new("kill").arg(id).status().unwrap().success(), "it lives on");
+    assert_eq!(rest, "why\n");
 }
