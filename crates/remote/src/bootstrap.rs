@@ -6,7 +6,8 @@
 
 use core::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use farhaul_secure::{Identity, PublicKey, Trust};
 use serde::de::Error as _;
@@ -241,10 +242,13 @@ impl Greeting {
     }
 }
 
-/// A peer whose key becomes known only after this side has begun to listen. Until then nobody is
-/// let in.
+/// A peer whose key becomes known only after this side has begun to listen. Who comes before waits a
+/// while for it: both may have been told of each other at the same time.
 #[derive(Clone, Debug, Default)]
-pub struct Expected(Arc<Mutex<Option<PublicKey>>>);
+pub struct Expected(Arc<(Mutex<Option<PublicKey>>, Condvar)>);
+
+/// How long somebody who comes early waits: less than a handshake may take.
+const EARLY: Duration = Duration::from_secs(5);
 
 impl Expected {
     /// Nobody yet.
@@ -254,13 +258,18 @@ impl Expected {
 
     /// From now on the holder of `key`, and nobody else.
     pub fn set(&self, key: PublicKey) {
-        *lock(&self.0) = Some(key);
+        *lock(&self.0.0) = Some(key);
+        self.0.1.notify_all();
     }
 
     /// For [`Terms`](crate::Terms).
     pub fn trust(&self) -> Trust {
-        let expected = self.clone();
-        Trust::Known(Arc::new(move |key| *lock(&expected.0) == Some(*key)))
+        let expected = Arc::clone(&self.0);
+        Trust::Known(Arc::new(move |key| {
+            let (known, changed) = &*expected;
+            let waited = changed.wait_timeout_while(lock(known), EARLY, |known| known.is_none());
+            *waited.unwrap_or_else(PoisonError::into_inner).0 == Some(*key)
+        }))
     }
 }
 
@@ -380,6 +389,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_comes_before_the_key_is_known_waits_for_it() {
+        let [wanted, other] = [(); 2].map(|()| Identity::generate().unwrap().public_key());
+        let expected = Expected::new();
+        let Trust::Known(known) = expected.trust() else { panic!("a question") };
+        std::thread::scope(|threads| {
+            let early = [wanted, other].map(|key| {
+                let known = Arc::clone(&known);
+                threads.spawn(move || known(&key))
+            });
+            expected.set(wanted);
+            assert_eq!(early.map(|asked| asked.join().unwrap()), [true, false]);
+        });
+        assert!(known(&wanted) && !known(&other));
+    }
+
+    #[test]
     fn a_hello_is_read_back_and_hides_its_secret() {
         let (identity, secret, session) = fresh().unwrap();
         let body = serde_json::json!({ "role": "sink" });
@@ -436,15 +461,5 @@ mod tests {
         let advertised = Advertised { tcp: vec!["198.51.100.1:9".parse().unwrap()], udp: vec![] };
         let greeting = Greeting { advertised: Some(advertised.clone()), ..greeting };
         assert_eq!(greeting.candidates(&known), (advertised.udp, advertised.tcp));
-    }
-
-    #[test]
-    fn nobody_is_expected_until_somebody_is() {
-        let keys = [0, 1].map(|_| Identity::generate().unwrap().public_key());
-        let expected = Expected::new();
-        let Trust::Known(known) = expected.trust() else { panic!("a question") };
-        assert!(!known(&keys[0]));
-        expected.set(keys[0]);
-        assert!(known(&keys[0]) && !known(&keys[1]));
     }
 }
