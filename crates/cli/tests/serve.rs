@@ -250,7 +250,9 @@ fn order(export: &str, job: Value) -> Value {
 }
 
 fn read_job(path: &str) -> Value {
-    json!({"source": {"paths": [path.as_bytes()], "stream": false, "rules": [], "count": true}})
+    json!({"source": {
+        "paths": [path.as_bytes()], "stream": false, "rules": [], "count": true, "one_file": false,
+    }})
 }
 
 fn write_job(path: &str) -> Value {
