@@ -41,8 +41,6 @@ use crate::{interrupt, places};
 const ANSWER: Duration = Duration::from_secs(60);
 /// How often a server that has begun anew is asked for the rest of a copy.
 const MOST_TIMES: u32 = 16;
-/// What [`LinkError::Stranger`] says first.
-const STRANGER: &str = "somebody else answers there";
 
 /// Whom servers are taken for, and for whom they take the user.
 #[derive(Args, Debug)]
@@ -177,8 +175,7 @@ impl Server {
     fn not_reached(&self, error: &DialError) -> anyhow::Error {
         let Server { name, dialer, known } = self;
         let mut failed = not_reached(error, name, &dialer.terms.identity);
-        let stranger = error.reasons.iter().any(|(_, reason)| reason.starts_with(STRANGER));
-        if let (true, Some((path, line, key))) = (stranger, known) {
+        if let (true, Some((path, line, key))) = (error.stranger, known) {
             failed.message += &format!("; {}", known_servers::remedy(path, *line, name, *key));
         }
         failed.into()

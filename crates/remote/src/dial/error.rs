@@ -34,11 +34,13 @@ pub struct DialError {
     pub failure: DialFailure,
     /// Each candidate, as it is written, and what happened there.
     pub reasons: Vec<(String, String)>,
+    /// Somebody with another key has answered.
+    pub stranger: bool,
 }
 
 impl DialError {
     pub(crate) fn new(failure: DialFailure, reasons: Vec<(String, String)>) -> Self {
-        DialError { failure, reasons }
+        DialError { failure, reasons, stranger: false }
     }
 
     /// Whether the wrong peer answered, or the peer refused this side's key: exit code 3.
@@ -58,7 +60,9 @@ impl DialError {
         ];
         let found = order.into_iter().find(|failure| failures.contains(failure));
         let reasons = failed.iter().map(|(attempt, error)| (attempt.to_string(), text(error)));
-        DialError::new(found.unwrap_or(DialFailure::Local), reasons.collect())
+        let stranger = failed.iter().any(|(_, error)| matches!(error, LinkError::Stranger(_)));
+        let failure = found.unwrap_or(DialFailure::Local);
+        DialError { stranger, ..DialError::new(failure, reasons.collect()) }
     }
 }
 
