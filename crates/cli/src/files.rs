@@ -45,11 +45,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Writes another file beside it, which then takes its place.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // Of a link the file that it leads to.
-    let path = resolved(path);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let path = real(path);
     let mut new = match tempfile::Builder::new()
         .permissions(permissions(&path))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .tempfile_in(directory_of(&path))
     {
         Ok(new) => new,
         // In a folder that takes no new files there may be one that can be written.
@@ -77,19 +76,28 @@ enum Identity {
 fn identity(path: &Path) -> Identity {
     match fs::metadata(path) {
         Ok(known) => Identity::Known(known.dev(), known.ino()),
-        Err(_) => Identity::New(resolved(path)),
+        Err(_) => Identity::New(real(path)),
     }
 }
 
-/// The same for the same name, however it is written, and if there is no file yet.
-fn resolved(path: &Path) -> PathBuf {
-    if let Ok(known) = path.canonicalize() {
-        return known;
-    }
-    let Some(name) = path.file_name() else { return path.to_owned() };
+/// The directory that `path` is in.
+pub fn directory_of(path: &Path) -> &Path {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new(".")).canonicalize();
-    parent.map_or_else(|_| path.to_owned(), |parent| parent.join(name))
+    parent.unwrap_or(Path::new("."))
+}
+
+/// The same for the same name, however it is written, and if there is nothing yet. None if there can be
+/// nothing of this name.
+pub fn resolved(path: &Path) -> Option<PathBuf> {
+    if let Ok(known) = path.canonicalize() {
+        return Some(known);
+    }
+    Some(directory_of(path).canonicalize().ok()?.join(path.file_name()?))
+}
+
+/// [`resolved`], or as it is written.
+fn real(path: &Path) -> PathBuf {
+    resolved(path).unwrap_or_else(|| path.to_owned())
 }
 
 /// Opens it for writing, and leaves everything as it was.

@@ -14,6 +14,7 @@ use farhaul_mover::transfer::source::filter::Filter;
 use serde::{Deserialize, Serialize};
 
 use super::job::{Bytes, SinkJob, SourceJob};
+use crate::files::resolved;
 
 /// Sources that are directories.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -154,15 +155,6 @@ fn directory(path: &Path) -> Option<(PathBuf, Option<std::ffi::OsString>)> {
     }
     let name = path.file_name().filter(|_| !content).map(OsStr::to_owned);
     Some((path.canonicalize().ok().filter(|path| path.is_dir())?, name))
-}
-
-/// Where a target is, or would be.
-fn resolved(path: &Path) -> Option<PathBuf> {
-    if let Ok(known) = path.canonicalize() {
-        return Some(known);
-    }
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-    Some(above.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
 }
 
 /// What is the same for the same directory and for nothing else. Who does not run on this system learns

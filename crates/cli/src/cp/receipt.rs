@@ -77,10 +77,7 @@ impl ReceiptWriter {
     ///
     /// It cannot be written there, or something else than a file has its name.
     pub fn create(path: &Path, sources: &[String], target: &str) -> Result<Self> {
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let directory = files::directory_of(path);
         writable(path, directory)?;
         let file = NamedTempFile::new_in(directory)
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::strict::{self, Guard, directory_of};
+use super::strict::{self, Guard};
 use crate::exit::Usage;
+use crate::files::directory_of;
 use crate::tables;
 
 /// The text of the file at `path`; empty if there is none.
@@ -38,10 +39,10 @@ pub fn update<T>(
     change: impl FnOnce(&str) -> Result<(Option<String>, T)>,
 ) -> Result<T> {
     let directory = directory_of(path);
-    make(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    make(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     // The file itself is replaced, so a lock on it would hold nobody. Some file systems, those over a
     // network among them, cannot lock directories: there people are to do one thing at a time.
-    let lock = File::open(&directory).and_then(|file| file.lock().map(|()| file));
+    let lock = File::open(directory).and_then(|file| file.lock().map(|()| file));
     let (text, result) = change(&read(path)?)?;
     match text {
         // What there is keeps its mode.
@@ -63,15 +64,15 @@ pub fn write_new(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Res
     // Of a link the file that it leads to.
     let path = if replace { path.canonicalize().unwrap_or(path.to_owned()) } else { path.into() };
     let directory = directory_of(&path);
-    make(&directory)?;
+    make(directory)?;
     let mut new = tempfile::Builder::new()
         .permissions(fs::Permissions::from_mode(mode))
-        .tempfile_in(&directory)?;
+        .tempfile_in(directory)?;
     new.write_all(bytes)?;
     new.as_file().sync_all()?;
     let persisted = if replace { new.persist(&path) } else { new.persist_noclobber(&path) };
     persisted.map_err(|error| error.error)?;
-    File::open(&directory)?.sync_all()
+    File::open(directory)?.sync_all()
 }
 
 fn make(directory: &Path) -> io::Result<()> {

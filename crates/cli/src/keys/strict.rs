@@ -4,13 +4,14 @@
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
 use super::store::quoted;
 use crate::exit::Usage;
+use crate::files::directory_of;
 
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const OPEN_TO_OTHERS: u32 = 0o077;
@@ -46,9 +47,9 @@ pub fn open(path: &Path, guard: Guard) -> Result<Option<File>, Usage> {
         return Err(Usage(format!("cannot read {}: it is no regular file", path.display())));
     }
     check(path, &known, guard)?;
-    let mut directories = vec![directory_of(path)];
+    let mut directories = vec![directory_of(path).to_owned()];
     if let Ok(real) = path.canonicalize() {
-        directories.push(directory_of(&real));
+        directories.push(directory_of(&real).to_owned());
     }
     directories.dedup();
     for directory in directories {
@@ -109,12 +110,6 @@ fn check_owner(path: &Path, known: &Metadata) -> Result<(), Usage> {
 
 fn shell(path: &Path) -> String {
     quoted(&path.display().to_string())
-}
-
-/// The directory that `path` is in.
-pub fn directory_of(path: &Path) -> PathBuf {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new(".")).to_owned()
 }
 
 #[cfg(test)]
