@@ -27,6 +27,11 @@ struct Handle {
     most_window: u32,
 }
 
+/// Whether a way is TCP, as [`LinkHandle::describe`](link::LinkHandle::describe) tells of it here.
+pub fn is_tcp(way: &str) -> bool {
+    way.starts_with("TCP")
+}
+
 impl link::LinkHandle for Handle {
     fn abort(&self) {
         self.handle.abort();

@@ -22,6 +22,7 @@ use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
 use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, Role, TransferError};
 
 use super::job::{Bytes, Job, SinkJob, SourceJob, Terms};
+use super::links::is_tcp;
 use super::report::Summary;
 use crate::units::show_rate;
 
@@ -445,16 +446,16 @@ impl<'a> Watch<'a> {
         going.tcp_is_better = self.session.way() == Way::Tcp;
         let path = self.session.path();
         going.cut_off = path.is_none();
-        let is_tcp = |path: &Option<String>| path.as_ref().is_some_and(|p| p.starts_with("TCP"));
+        let over_tcp = |going: &Going| going.path.as_deref().is_some_and(is_tcp);
         if let Some(path) = path {
-            let before = is_tcp(&going.path);
+            let before = over_tcp(going);
             going.path = Some(path);
-            if is_tcp(&going.path) != before {
+            if over_tcp(going) != before {
                 // Each transport counts its own packets.
                 (going.packets_sent, going.retransmitted) = (0, 0);
             }
         }
-        let tcp = is_tcp(&going.path);
+        let tcp = over_tcp(going);
         if !facts.is_empty() {
             going.rtt = facts.iter().map(|facts| facts.rtt).max().unwrap_or_default();
             going.capacity = facts.iter().map(|facts| facts.capacity).fold(0.0, f64::max);

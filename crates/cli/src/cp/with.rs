@@ -20,7 +20,7 @@ use farhaul_secure::Trust;
 
 use super::agent::Command;
 use super::job::{Job, Told};
-use super::links::Dialing;
+use super::links::{Dialing, is_tcp};
 use super::plan::{Plan, bound};
 use super::report::Summary;
 use super::show::{Show, progress_line};
@@ -315,8 +315,7 @@ pub fn say_way(plan: &Plan, show: &Show, before: Option<&str>, going: &Going) {
     if going.tcp_is_better {
         return; // which has been told
     }
-    let tcp = now.starts_with("TCP");
-    let was_tcp = before.is_some_and(|before| before.starts_with("TCP"));
+    let (tcp, was_tcp) = (is_tcp(now), before.is_some_and(is_tcp));
     if tcp && !was_tcp && plan.transport() == Transport::Auto {
         show.note(&format!("UDP does not pass: going on over {now}"));
     } else if !tcp && was_tcp {
