@@ -1,8 +1,8 @@
 //! Exit codes.
 //!
-//! 0 done; 1 the operation failed, now at least; 2 bad usage or bad input; 3 the peer refused or could not be
-//! authenticated; 4 verification failed; 5 some files failed, while the rest is done and those that
-//! failed are listed; 130 interrupted.
+//! 0 done; 1 the operation failed, now at least; 2 bad usage or bad input; 3 the peer refused or could
+//! not be authenticated; 4 verification failed; 5 some files failed, while the rest is done and those
+//! that failed are listed; 130 interrupted.
 
 use std::fmt;
 use std::io;

@@ -153,8 +153,8 @@ impl Sessions {
         let mut all = self.lock();
         let counts = |other: &&Arc<Running>| !other.ends.load(Ordering::Acquire);
         loop {
-            let own: Vec<_> = all.values().filter(|other| other.key == session.key).collect();
-            let own: Vec<_> = own.into_iter().filter(counts).cloned().collect();
+            let own = all.values().filter(|other| other.key == session.key).filter(counts);
+            let own: Vec<_> = own.cloned().collect();
             let fits = own.len() < of_client as usize;
             if fits && all.values().filter(counts).count() < of_all as usize {
                 all.insert(id, session);

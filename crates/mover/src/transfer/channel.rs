@@ -227,8 +227,8 @@ impl Channel {
         self.changed.notify_all();
     }
 
-    /// Waits until the peer has confirmed everything that matters, and has been told what it was to be told; false if there is no connection any more, or
-    /// it takes too long.
+    /// Waits until the peer has confirmed everything that matters, and has been told what it was to be
+    /// told; false if there is no connection any more, or it takes too long.
     pub fn wait_confirmed(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut state = self.lock();

@@ -4,7 +4,7 @@
 //! is the same pipe or terminal, such as our standard output.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -84,12 +84,12 @@ impl Heard {
                 }
                 // However long our own standard error takes.
                 State::Saying => {
-                    now = changed.wait(now).unwrap_or_else(|poison| poison.into_inner());
+                    now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
                     until = Instant::now() + REST;
                 }
                 State::Listening => {
                     let waited = changed.wait_timeout(now, left);
-                    now = waited.unwrap_or_else(|poison| poison.into_inner()).0;
+                    now = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
             }
         }
