@@ -14,10 +14,12 @@ trap 'rm -f "$log"' EXIT
 
 stage_packages() {
     local missing=() need
-    # sshd is not in the path of users.
+    # sshd and mkfs are not in the path of users.
     local PATH=$PATH:/usr/sbin
     for need in c++:g++ make:make tshark:tshark ip:iproute2 unshare:util-linux python3:python3 \
-        mandoc:mandoc ssh:openssh-client sshd:openssh-server; do
+        mandoc:mandoc ssh:openssh-client sshd:openssh-server mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs \
+        mkfs.btrfs:btrfs-progs losetup:mount strace:strace setfattr:attr \
+        faketime:faketime; do
         command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}")
     done
     python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)

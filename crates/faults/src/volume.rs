@@ -1,0 +1,263 @@
+//! A file system on a disk of the test's own, through a loop device.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Advice, fadvise};
+
+use crate::disk::{Disk, Image};
+use crate::run::{has, program, quietly};
+use crate::serve::Served;
+
+/// What is on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystem {
+    /// With a journal of metadata, content before it.
+    Ext4,
+    /// Likewise; content may come after.
+    Xfs,
+    /// Never overwrites; content has checksums.
+    Btrfs,
+}
+
+impl FileSystem {
+    /// All of them.
+    pub const ALL: [FileSystem; 3] = [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Btrfs];
+
+    /// As mount(8) knows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FileSystem::Ext4 => "ext4",
+            FileSystem::Xfs => "xfs",
+            FileSystem::Btrfs => "btrfs",
+        }
+    }
+
+    /// Makes one on `device`, a block device or a file.
+    ///
+    /// All have blocks of [`BLOCK`](crate::disk::BLOCK), so that content lies as it was made.
+    pub fn make(self, device: &Path) -> io::Result<()> {
+        let device = device.to_string_lossy();
+        let args: &[&str] = match self {
+            FileSystem::Ext4 => &["-q", "-F", "-b", "4096", "-E", "nodiscard,lazy_itable_init=1"],
+            FileSystem::Xfs => &["-q", "-f", "-K"],
+            FileSystem::Btrfs => &["-q", "-f", "-K"],
+        };
+        let name = format!("mkfs.{}", self.name());
+        program(&name, &[args, &[&device]].concat()).map(drop)
+    }
+}
+
+/// Bytes that suffice for each of the file systems.
+pub const SIZE: u64 = 320 << 20;
+
+/// A volume. Dropped, nothing of it is left.
+#[derive(Debug)]
+pub struct Volume {
+    file_system: FileSystem,
+    options: String,
+    mounted: bool,
+    device: Option<LoopDevice>,
+    mount: tempfile::TempDir,
+    backing: PathBuf,
+    // Last, as the others are unmounted from it first.
+    served: Option<Served>,
+    disk: Option<Arc<Disk>>,
+}
+
+/// A loop device, until it is dropped.
+#[derive(Debug)]
+pub struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    /// Puts one on a file.
+    pub fn new(file: &Path) -> io::Result<LoopDevice> {
+        let file = file.to_string_lossy();
+        let device = program("losetup", &["--find", "--show", "--direct-io=off", &file])?;
+        Ok(LoopDevice(PathBuf::from(device)))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = program("losetup", &["-d", &self.0.to_string_lossy()]);
+    }
+}
+
+/// Why volumes cannot be made here, if they cannot: for tests that are skipped then.
+pub fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("only root can mount file systems".to_owned());
+    }
+    for name in ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "strace", "xfs_io"] {
+        if !has(name) {
+            return Some(format!("no {name}"));
+        }
+    }
+    if !Path::new("/dev/fuse").exists() {
+        return Some("no /dev/fuse".to_owned());
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        return Some("no loop devices".to_owned());
+    }
+    None
+}
+
+impl Volume {
+    /// Makes a file system on a new [`Disk`] and mounts it, with `options` as for `mount -o`.
+    pub fn new(file_system: FileSystem, options: &str) -> io::Result<Volume> {
+        let disk = Disk::new(SIZE);
+        let served = Served::new(Arc::clone(&disk))?;
+        let backing = served.path();
+        Self::on(file_system, options, backing, Some((served, disk)))
+    }
+
+    /// The same on a file that is there, which stays.
+    pub fn on_file(file_system: FileSystem, options: &str, file: &Path) -> io::Result<Volume> {
+        Self::on(file_system, options, file.to_owned(), None)
+    }
+
+    fn on(
+        file_system: FileSystem,
+        options: &str,
+        backing: PathBuf,
+        own: Option<(Served, Arc<Disk>)>,
+    ) -> io::Result<Volume> {
+        let (served, disk) = own.unzip();
+        let mount = tempfile::Builder::new().prefix("farhaul-volume-").tempdir()?;
+        let options = options.to_owned();
+        let mut volume = Volume {
+            file_system,
+            options,
+            mounted: false,
+            device: None,
+            mount,
+            backing,
+            served,
+            disk,
+        };
+        let device = LoopDevice::new(&volume.backing)?;
+        file_system.make(device.path())?;
+        drop(device);
+        volume.mount()?;
+        Ok(volume)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.mount.path()
+    }
+
+    /// What it is on; a volume on a file of others has no such disk.
+    pub fn disk(&self) -> &Disk {
+        self.disk.as_ref().expect("a volume on a disk of its own")
+    }
+
+    /// Its file system.
+    pub fn file_system(&self) -> FileSystem {
+        self.file_system
+    }
+
+    /// Mounts it, with nothing in any cache.
+    pub fn mount(&mut self) -> io::Result<()> {
+        if self.mounted {
+            return Ok(());
+        }
+        let device = LoopDevice::new(&self.backing)?;
+        let (at, mount) = (device.path().to_string_lossy(), self.mount.path().to_string_lossy());
+        let own = match self.file_system {
+            FileSystem::Ext4 | FileSystem::Btrfs => "noatime",
+            FileSystem::Xfs => "noatime,nouuid",
+        };
+        let separator = if self.options.is_empty() { "" } else { "," };
+        let options = format!("{own}{separator}{}", self.options);
+        program("mount", &["-t", self.file_system.name(), "-o", &options, &at, &mount])?;
+        self.mounted = true;
+        self.device = Some(device);
+        Ok(())
+    }
+
+    /// Unmounts it: what can be written back is, and the device is let go.
+    pub fn unmount(&mut self) -> io::Result<()> {
+        if self.mounted {
+            let mount = self.mount.path().to_string_lossy().into_owned();
+            let mut tries = 0;
+            // What has just been killed may still be going.
+            while let Err(error) = program("umount", &[&mount]) {
+                tries += 1;
+                if tries == 200 {
+                    return Err(error);
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            self.mounted = false;
+        }
+        self.device = None;
+        Ok(())
+    }
+
+    /// Unmounts it and mounts it again.
+    pub fn remount(&mut self) -> io::Result<()> {
+        self.unmount()?;
+        self.mount()
+    }
+
+    /// Replaces what is on the disk and mounts that, in the same boot.
+    pub fn replace(&mut self, image: Image) -> io::Result<()> {
+        self.unmount()?;
+        self.disk().load(image);
+        self.mount()
+    }
+
+    /// Has the file system write back all it can; whether that went well is known to this call
+    /// alone.
+    pub fn write_back(&self) -> bool {
+        quietly("sync", &["-f", &self.path().to_string_lossy()])
+    }
+
+    /// Shuts the file system down where it is, with its journal written or not: what a device does
+    /// that goes away. btrfs has no such thing, and is left as it is.
+    pub fn shut_down(&self, flush_journal: bool) {
+        if self.file_system == FileSystem::Btrfs {
+            return;
+        }
+        let how = if flush_journal { "shutdown -f" } else { "shutdown" };
+        let _ = program("xfs_io", &["-x", "-c", how, &self.path().to_string_lossy()]);
+    }
+
+    /// Lets the kernel forget what it has in memory of the content below a directory.
+    pub fn forget(&self, directory: &Path) {
+        let Ok(entries) = std::fs::read_dir(directory) else { return };
+        for entry in entries.flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.forget(&entry.path()),
+                Ok(kind) if kind.is_file() => {
+                    if let Ok(file) = File::open(entry.path()) {
+                        let _ = fadvise(&file, 0, None, Advice::DontNeed);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if let Some(disk) = &self.disk {
+            disk.mend();
+        }
+        if self.mounted && !quietly("umount", &[&self.mount.path().to_string_lossy()]) {
+            quietly("umount", &["-l", &self.mount.path().to_string_lossy()]);
+        }
+        self.device = None;
+        self.served = None;
+    }
+}
