@@ -134,6 +134,8 @@ struct Sending<'a, W: Write> {
     totals: &'a OnceLock<Totals>,
     totals_said: bool,
     hasher: ContentHasher,
+    /// Of the present file.
+    ends: Ends,
     /// What was offered completely.
     tally: Tally,
     bytes_done: u64,
@@ -158,6 +160,7 @@ impl<'a, W: Write> Sending<'a, W> {
             observe,
             totals,
             totals_said: false,
+            ends: Ends::default(),
             hasher: ContentHasher::default(),
             tally: Tally::default(),
             bytes_done: 0,
@@ -226,6 +229,7 @@ impl<'a, W: Write> Sending<'a, W> {
         let (size, attributes) = (inode::size(before), inode::attributes(before));
         self.announce(&Frame::File { name: walk.name(found), attributes, size })?;
         let mut extents = Extents::new(file, size, inode::may_have_holes(before));
+        self.ends = Ends::default();
         let read = loop {
             match extents.next() {
                 Ok(Some(Extent::Hole { length })) => {
@@ -234,11 +238,11 @@ impl<'a, W: Write> Sending<'a, W> {
                     self.bytes_done += length;
                 }
                 Ok(Some(Extent::Data { offset, length })) => {
-                    if let Err(error) = self.data(walk.path(), file, offset, length)? {
+                    if let Err(error) = self.data(walk.path(), file, size, (offset, length))? {
                         break Err(error);
                     }
                 }
-                Ok(None) => break unchanged(file, before),
+                Ok(None) => break unchanged(file, before, &self.ends),
                 Err(error) => break Err(error),
             }
         };
@@ -262,8 +266,8 @@ impl<'a, W: Write> Sending<'a, W> {
         &mut self,
         path: &Path,
         file: &File,
-        mut offset: u64,
-        length: u64,
+        size: u64,
+        (mut offset, length): (u64, u64),
     ) -> Result<io::Result<()>, Stop> {
         let end = offset + length;
         while offset < end {
@@ -274,6 +278,7 @@ impl<'a, W: Write> Sending<'a, W> {
                 Err(error) => return Ok(Err(error)),
             };
             self.hasher.data(&room[..got]);
+            self.ends.read(offset, &room[..got], size);
             self.out.commit_data(got);
             if got < want {
                 return Ok(Err(changed())); // it shrank
@@ -427,10 +432,38 @@ fn read_full(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(got)
 }
 
-/// A file that was written to meanwhile may have been read half old, half new.
-fn unchanged(file: &File, before: &Stat) -> io::Result<()> {
+/// The first and the last piece of data that were read of a file: offset, length and digest.
+#[derive(Debug, Default)]
+struct Ends(Vec<(u64, usize, Digest)>);
+
+impl Ends {
+    /// A piece has been read of a file of `size` bytes.
+    fn read(&mut self, offset: u64, data: &[u8], size: u64) {
+        if self.0.is_empty() || offset + data.len() as u64 == size {
+            self.0.push((offset, data.len(), blake3::hash(data).into()));
+        }
+    }
+
+    /// Whether the file still has them.
+    fn are_in(&self, file: &File) -> io::Result<bool> {
+        for (offset, length, digest) in &self.0 {
+            let mut room = vec![0; *length];
+            if read_full(file, &mut room, *offset)? < *length || blake3::hash(&room) != *digest {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A file that was written to meanwhile may have been read half old, half new. One that has only become
+/// longer, such as a log, is taken as far as it was announced.
+fn unchanged(file: &File, before: &Stat, ends: &Ends) -> io::Result<()> {
     let after = fstat(file)?;
     let modified = |stat| inode::attributes(stat).modified;
+    if inode::size(&after) > inode::size(before) {
+        return if ends.are_in(file)? { Ok(()) } else { Err(changed()) };
+    }
     if inode::size(&after) != inode::size(before) || modified(&after) != modified(before) {
         return Err(changed());
     }
@@ -453,6 +486,50 @@ mod tests {
     ) -> Sending<'a, Vec<u8>> {
         let out = FrameWriter::new(Vec::new(), 2 * (HEADER + CHUNK));
         Sending::new(out, shared, options, totals, observe)
+    }
+
+    /// Takes everything, and adds to a file and writes over some of it as it does.
+    struct Meddling {
+        file: File,
+        over: Option<u64>,
+        count: u8,
+    }
+
+    impl Write for Meddling {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.count = self.count.wrapping_add(1);
+            if let Some(offset) = self.over {
+                self.file.write_all_at(&[self.count], offset)?;
+            }
+            self.file.write_all_at(b"more", self.file.metadata()?.len())?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_file_that_only_grows_is_sent_as_it_was_announced() {
+        // Longer than what a writer may hold back.
+        let size = 20 * CHUNK;
+        for (over, sent) in [(None, true), (Some(0), false)] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("log");
+            std::fs::write(&path, vec![200; size]).unwrap();
+            let file = File::options().read(true).write(true).open(&path).unwrap();
+            let sources = resolve(&[path]).unwrap();
+            let (options, totals) = (SendOptions::default(), OnceLock::new());
+            let shared = Shared::default();
+            let mut ignore = |_: Event<'_>| {};
+            let to = Meddling { file, over, count: 0 };
+            let out = FrameWriter::new(to, 2 * (HEADER + CHUNK));
+            let mut sending = Sending::new(out, &shared, &options, &totals, &mut ignore);
+            sending.everything(&sources).unwrap();
+            assert_eq!(sending.failures.count, u64::from(!sent), "{over:?}");
+            assert_eq!(sending.tally.files, u64::from(sent), "{over:?}");
+        }
     }
 
     #[test]

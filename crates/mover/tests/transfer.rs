@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
@@ -27,7 +27,11 @@ use farhaul_mover::transfer::{Event, Observer, TransferError};
 struct Breaking {
     give: Mutex<Sender<(Purpose, Link)>>,
     limits: Mutex<Vec<usize>>,
+    meddle: Meddle,
 }
+
+/// Is called whenever the side that dials is about to write, with the number of bytes.
+type Meddle = Arc<dyn Fn(usize) + Send + Sync>;
 
 struct Pipe(UnixStream);
 
@@ -46,6 +50,7 @@ impl LinkHandle for Pipe {
 struct Limited {
     stream: UnixStream,
     left: Arc<Mutex<usize>>,
+    meddle: Meddle,
 }
 
 impl Limited {
@@ -63,6 +68,7 @@ impl Limited {
 
 impl Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (self.meddle)(bytes.len());
         let some = self.allowed(bytes.len())?;
         self.stream.write(&bytes[..some])
     }
@@ -78,11 +84,12 @@ impl Read for Limited {
     }
 }
 
-fn link(stream: UnixStream, limit: usize) -> Link {
+fn link(stream: UnixStream, limit: usize, meddle: &Meddle) -> Link {
     let left = Arc::new(Mutex::new(limit));
     let half = |stream: &UnixStream| Limited {
         stream: stream.try_clone().unwrap(),
         left: Arc::clone(&left),
+        meddle: Arc::clone(meddle),
     };
     Link {
         reader: Box::new(half(&stream)),
@@ -97,12 +104,13 @@ impl Dial for Breaking {
         let (near, far) = UnixStream::pair()?;
         let give = self.give.lock().unwrap().clone();
         thread::spawn(move || {
-            let mut far = link(far, limit);
+            let nothing: Meddle = Arc::new(|_| {});
+            let mut far = link(far, limit, &nothing);
             if let Ok(join) = greet(&mut far) {
                 let _ = give.send((join.purpose, far));
             }
         });
-        Ok(link(near, limit))
+        Ok(link(near, limit, &self.meddle))
     }
 }
 
@@ -142,10 +150,23 @@ fn run_watched(
     sink_options: SinkOptions,
     limits: Vec<usize>,
     push: bool,
+    observers: [Observer<'_>; 2],
+) -> Ran {
+    let nothing: Meddle = Arc::new(|_| {});
+    run_meddled(sources, source_options, sink_options, limits, push, observers, nothing)
+}
+
+fn run_meddled(
+    sources: Sources,
+    source_options: SourceOptions,
+    sink_options: SinkOptions,
+    limits: Vec<usize>,
+    push: bool,
     [of_source, of_sink]: [Observer<'_>; 2],
+    meddle: Meddle,
 ) -> Ran {
     let (give, accepted) = channel();
-    let dial = Breaking { give: Mutex::new(give), limits: Mutex::new(limits) };
+    let dial = Breaking { give: Mutex::new(give), limits: Mutex::new(limits), meddle };
     let options = Options {
         session: [7; 16],
         outage: Duration::from_secs(60),
@@ -407,4 +428,104 @@ fn a_thread_that_panics_ends_the_transfer() {
         assert!(error.contains("internal error: nobody reads it any more"), "{error}");
         assert!(ran.sink.is_err() && !dir.path().join("x/x").exists());
     }
+}
+
+/// Pushes `file` to `to` while `meddle` is done to it whenever the source writes: it is told how much has
+/// been written before, and with this. Connections break as of [`Breaking`].
+fn push_meddled(
+    file: &Path,
+    to: &Path,
+    limits: &[usize],
+    meddle: fn(&fs::File, usize, usize),
+) -> Ran {
+    let handle = fs::File::options().read(true).write(true).open(file).unwrap();
+    let written = Mutex::new(0);
+    let meddle: Meddle = Arc::new(move |more| {
+        let mut written = written.lock().unwrap();
+        let before = *written;
+        *written += more;
+        meddle(&handle, before, *written);
+    });
+    run_meddled(
+        Sources::Paths(vec![file.into()]),
+        SourceOptions::default(),
+        SinkOptions::new(SinkTarget::Path { path: to.into(), directory: true }),
+        limits.to_vec(),
+        true,
+        [&|_| {}; 2],
+        meddle,
+    )
+}
+
+fn append(mut file: &fs::File) {
+    file.seek(SeekFrom::End(0)).unwrap();
+    file.write_all(b"one more line\n").unwrap();
+}
+
+#[test]
+fn a_file_that_grows_all_the_time_arrives_as_it_was_announced() {
+    for (length, limits) in [
+        (0, &[][..]),
+        (1000, &[][..]),
+        (1 << 20, &[][..]),
+        ((5 << 20) + 7, &[][..]),
+        ((5 << 20) + 7, &[1_500_000, 1_000_000, 2_000_000, 700_000, 1_048_700][..]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("log"), dir.path().join("to"));
+        let content = pattern(length, 5);
+        fs::write(&from, &content).unwrap();
+        let ran = push_meddled(&from, &to, limits, |file, _, _| append(file));
+        let report = ran.source.unwrap();
+        ran.sink.unwrap();
+        assert_eq!((report.failures.count, report.grown_files), (0, 1), "{length}");
+        // It may have grown before it was looked at for the first time.
+        let (arrived, whole) = (fs::read(to.join("log")).unwrap(), fs::read(&from).unwrap());
+        assert_eq!((report.moved_files, report.tally.bytes), (1, arrived.len() as u64));
+        assert!(arrived.len() >= length && arrived.len() < whole.len(), "{length}");
+        assert!(whole.starts_with(&content) && whole.starts_with(&arrived), "{length}");
+        // The next copy takes the rest.
+        let again = run(slice::from_ref(&from), &to, Vec::new(), true).source.unwrap();
+        assert_eq!((again.moved_files, again.grown_files), (1, 0), "{length}");
+        assert!(fs::read(to.join("log")).unwrap() == fs::read(&from).unwrap());
+    }
+}
+
+#[test]
+fn a_file_that_is_rewritten_and_grows_is_not_taken_for_one_that_only_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("base"), dir.path().join("to"));
+    fs::write(&from, pattern(5 << 20, 6)).unwrap();
+    let ran = push_meddled(&from, &to, &[], |file, written, _| {
+        file.write_all_at(&written.to_le_bytes(), 24).unwrap();
+        append(file);
+    });
+    let report = ran.source.unwrap();
+    ran.sink.unwrap();
+    assert_eq!((report.failures.count, report.omitted, report.moved_files), (1, 1, 0));
+    let failures = ran.events.iter().filter(|event| event.starts_with("Failed")).count();
+    assert_eq!(failures, 1, "{:?}", ran.events);
+    assert_eq!(listing(&to), [] as [String; 0]);
+}
+
+#[test]
+fn a_log_that_is_cut_is_read_once_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("log"), dir.path().join("to"));
+    fs::write(&from, pattern(5 << 20, 7)).unwrap();
+    // When the first chunk leaves; at most as many have been read as there are lanes.
+    let ran = push_meddled(&from, &to, &[], |file, before, with| {
+        const SOME: usize = 600 << 10;
+        if before < SOME && with >= SOME {
+            file.set_len(0).unwrap();
+        }
+        if with >= SOME {
+            append(file);
+        }
+    });
+    let report = ran.source.unwrap();
+    ran.sink.unwrap();
+    assert_eq!((report.failures.count, report.moved_files), (0, 1));
+    let (old, new) = (fs::read(to.join("log")).unwrap(), fs::read(&from).unwrap());
+    assert!(new.starts_with(&old), "{} of {} bytes", old.len(), new.len());
 }

@@ -28,6 +28,9 @@ pub struct Summary {
     pub same_files: u64,
     /// Special files that were left out.
     pub skipped: u64,
+    /// Files that became longer while they were copied, as far as they were announced.
+    #[serde(default)]
+    pub grown_files: u64,
     /// Entries of the target that were deleted, or would be.
     pub deleted: u64,
     /// Entries that could not be moved, and the first of them with the reasons.

@@ -508,6 +508,7 @@ fn of_source(source: &Source<'_>) -> Summary {
         resumed_bytes: report.resumed_bytes,
         same_files: report.same_files,
         skipped: report.skipped,
+        grown_files: report.grown_files,
         deleted: report.deleted,
         failed: report.failures.count,
         failures: report.failures.first.iter().map(ToString::to_string).collect(),

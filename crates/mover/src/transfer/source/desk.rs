@@ -4,6 +4,7 @@
 //! Pure bookkeeping: it reads no file and knows no connection. Files between announcement and end are
 //! here, and no others, so that memory does not grow with the tree.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,9 @@ use crate::transfer::tree_hash::{CHUNK, ChunkTree};
 pub(super) const WINDOW: usize = 16_384;
 /// The most small files in a block: so many are read before the first of them leaves.
 const BUNDLE: usize = 256;
-/// How often a file that changes while it is read is begun anew.
-const ATTEMPTS: u8 = 5;
+/// How often a file is read that changes meanwhile: a log that is rotated is at rest the second time, and
+/// what is rewritten all the time should not cost its size again and again.
+pub(super) const ATTEMPTS: u8 = 3;
 /// The most large files that are open at a time.
 const OPEN: usize = 256;
 
@@ -40,6 +42,8 @@ pub(super) struct Pending {
     phase: Phase,
     /// Bytes that an earlier transfer had moved.
     resumed: u64,
+    /// That it grows has been told.
+    grown: bool,
 }
 
 /// Where a file is opened: in which source, and the path in it.
@@ -58,14 +62,28 @@ pub(super) struct Seen {
     pub(super) origin: Origin,
 }
 
+/// What has become of a file since it was announced, as far as size and times tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It has the content that was announced.
+    Same,
+    /// It is longer. What was announced may still be as it was: whether it is, only its content tells.
+    Grown,
+    /// It was written to, or cut.
+    Changed,
+}
+
 impl Seen {
-    /// Whether it is still the same content, as far as size and times tell: the time of content can
-    /// be set back, that of change cannot. The inode proves no more, and some file systems number
-    /// files anew while nobody has them open.
-    pub(super) fn same_content(&self, other: &Seen) -> bool {
-        self.size == other.size
-            && self.attributes.modified == other.attributes.modified
-            && self.origin.changed == other.origin.changed
+    /// What has become of the file by `now`. The time of content can be set back, that of change cannot.
+    /// The inode proves no more, and some file systems number files anew while none has them open.
+    pub(super) fn fate(&self, now: &Seen) -> Fate {
+        let untouched = self.attributes.modified == now.attributes.modified
+            && self.origin.changed == now.origin.changed;
+        match now.size.cmp(&self.size) {
+            Ordering::Equal if untouched => Fate::Same,
+            Ordering::Greater => Fate::Grown,
+            _ => Fate::Changed,
+        }
     }
 }
 
@@ -98,8 +116,8 @@ struct Large {
 pub(super) enum Work {
     /// Read these small files into a block.
     Bundle(Vec<Job>),
-    /// Read this chunk.
-    Chunk(Job, Arc<Opened>, u64),
+    /// Read this chunk. One that was sent before has this hash, or the file has changed.
+    Chunk(Job, Arc<Opened>, u64, Option<Digest>),
     /// Open this large file, tell what of it is to be sent: [`Desk::opened`].
     Open(Job),
     /// Compare this file's digest.
@@ -140,8 +158,8 @@ pub(super) struct Desk {
     small_next: VecDeque<u64>,
     /// Small files that did not arrive as they were read: their block does not end them.
     damaged: BTreeSet<u64>,
-    /// Chunks to be sent again.
-    again: VecDeque<(u64, u64)>,
+    /// Chunks to be sent again: the file, the chunk, and its hash when it was sent, as far as known.
+    again: VecDeque<(u64, u64, Option<Digest>)>,
     large_next: VecDeque<u64>,
     /// Large files that are open.
     open: usize,
@@ -177,8 +195,8 @@ impl Desk {
 
     /// A file has been announced.
     pub(super) fn announce(&mut self, file: u64, path: PathBuf, place: Place, seen: Seen) {
-        let pending =
-            Pending { path: path.into(), place, seen, version: 0, phase: Phase::Asked, resumed: 0 };
+        let (path, phase) = (path.into(), Phase::Asked);
+        let pending = Pending { path, place, seen, version: 0, phase, resumed: 0, grown: false };
         self.files.insert(file, pending);
     }
 
@@ -258,14 +276,14 @@ impl Desk {
 
     /// What a lane should do next, if there is anything.
     pub(super) fn work(&mut self) -> Option<Work> {
-        while let Some((file, chunk)) = self.again.pop_front() {
+        while let Some((file, chunk, before)) = self.again.pop_front() {
             let Some(pending) = self.files.get_mut(&file) else { continue };
             let job = pending.job(file);
             if let Phase::Large(large) = &mut pending.phase
                 && let Some(opened) = &large.file
             {
                 large.reading += 1;
-                return Some(Work::Chunk(job, Arc::clone(opened), chunk));
+                return Some(Work::Chunk(job, Arc::clone(opened), chunk, before));
             }
         }
         if let Some((file, digest)) = self.compare.pop_front() {
@@ -296,7 +314,7 @@ impl Desk {
                     large.todo.pop_front();
                 }
                 large.reading += 1;
-                return Some(Work::Chunk(job, opened, chunk));
+                return Some(Work::Chunk(job, opened, chunk, None));
             }
         }
         None
@@ -418,7 +436,7 @@ impl Desk {
         let mut over = Vec::new();
         for (file, version, chunk, digest) in sent.pieces {
             if let Some(chunk) = chunk
-                && self.again.contains(&(file, chunk))
+                && self.again.iter().any(|(again, of, _)| (*again, *of) == (file, chunk))
             {
                 damaged = sent.bytes; // a chunk has a block of its own
             }
@@ -455,13 +473,13 @@ impl Desk {
             self.blocks.iter().filter(|(_, sent)| sent.lane == lane).map(|(n, _)| *n).collect();
         for number in lost {
             let Some(sent) = self.blocks.remove(&number) else { continue };
-            for (file, version, chunk, _) in sent.pieces {
+            for (file, version, chunk, hash) in sent.pieces {
                 let Some(pending) = self.files.get(&file) else { continue };
                 if pending.version != version {
                     continue;
                 }
                 match chunk {
-                    Some(chunk) => self.again.push_back((file, chunk)),
+                    Some(chunk) => self.again.push_back((file, chunk, Some(hash))),
                     None => self.small_next.push_front(file),
                 }
             }
@@ -473,7 +491,10 @@ impl Desk {
         match self.files.get(&file).map(|pending| &pending.phase) {
             Some(Phase::Small) => drop(self.damaged.insert(file)),
             Some(Phase::Large(large)) if chunk < large.tree.chunks() => {
-                self.again.push_back((file, chunk));
+                let sent = self.blocks.values().flat_map(|sent| &sent.pieces);
+                let before = sent.filter(|piece| (piece.0, piece.2) == (file, Some(chunk)));
+                let before = before.map(|piece| piece.3).next_back();
+                self.again.push_back((file, chunk, before));
             }
             _ => {}
         }
@@ -492,8 +513,15 @@ impl Desk {
         let phase = std::mem::replace(&mut pending.phase, Phase::Asked);
         let file = job.file;
         self.close(file, &phase);
-        self.again.retain(|(again, _)| *again != file);
+        self.again.retain(|(again, _, _)| *again != file);
         self.files.get(&file).map(|pending| Ok(Arc::clone(&pending.path)))
+    }
+
+    /// The file has grown and is taken as it was announced. Its path, the first time.
+    pub(super) fn grown(&mut self, job: &Job) -> Option<Arc<Path>> {
+        let pending = self.files.get_mut(&job.file).filter(|p| p.version == job.version)?;
+        let before = std::mem::replace(&mut pending.grown, true);
+        (!before).then(|| Arc::clone(&pending.path))
     }
 
     /// The file is over.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Source;
-use super::desk::{Job, Next, Seen, Work};
+use super::desk::{Fate, Job, Next, Seen, Work};
 use super::opened::Opened;
 use crate::digest::Digest;
 use crate::transfer::TransferError;
@@ -59,9 +59,9 @@ pub(super) fn work(source: &Source<'_>, lane: Lane<'_>) -> Result<(), LaneEnd> {
                 }
                 sending.send(&block)?;
             }
-            Work::Chunk(job, opened, chunk) => {
+            Work::Chunk(job, opened, chunk, before) => {
                 block.clear(source.block_number());
-                let next = large(source, &job, &opened, chunk, &mut block);
+                let next = large(source, &job, &opened, (chunk, before), &mut block);
                 let sent = sending.send(&block);
                 // Also when the lane has broken: another one sends the chunk, and this is said once.
                 end(source, &job, &opened, next);
@@ -143,11 +143,12 @@ fn open(source: &Source<'_>, job: &Job) {
     let opened = source.stages.during(Stage::Read, || {
         let opened = source.roots.file(&job.place)?;
         let now = opened.seen()?;
-        let data = if now.sparse { opened.data(&now)? } else { Vec::new() };
+        // Of one that has grown, what was announced is taken.
+        let data = if job.seen.sparse { opened.data(&job.seen)? } else { Vec::new() };
         Ok::<_, io::Error>((opened, now, data))
     });
     match opened {
-        Ok((_, now, _)) if !now.same_content(&job.seen) => source.changed(job, now),
+        Ok((_, now, _)) if job.seen.fate(&now) == Fate::Changed => source.changed(job, now),
         Ok((opened, _, data)) => source.opened(job, opened, &data),
         Err(error) => source.unreadable(job, &error),
     }
@@ -156,14 +157,21 @@ fn open(source: &Source<'_>, job: &Job) {
 /// Adds a small file to a block.
 fn small(source: &Source<'_>, job: &Job, block: &mut Block) {
     let size = job.seen.size as usize;
+    let mut grown = false;
     let added = block.add(size, |room| {
         let read = source.stages.during(Stage::Read, || {
             let opened = source.roots.file(&job.place)?;
             let read = opened.read(room, 0)?;
-            Ok((read, opened.seen()?))
+            let now = opened.seen()?;
+            let fate = if read == size { job.seen.fate(&now) } else { Fate::Changed };
+            // What is written to at its end and elsewhere is not the same the second time.
+            let same = fate != Fate::Grown || reads_again(&opened, room)?;
+            Ok((if same { fate } else { Fate::Changed }, now))
         });
         match read {
-            Ok((read, now)) if read == size && now.same_content(&job.seen) => {
+            Ok((Fate::Changed, now)) => Err(Trouble::Changed(now)),
+            Ok((fate, _)) => {
+                grown = fate == Fate::Grown;
                 let hash = match source.options.verify {
                     true => source.stages.during(Stage::Hash, || whole(room)),
                     false => Digest::default(),
@@ -171,15 +179,21 @@ fn small(source: &Source<'_>, job: &Job, block: &mut Block) {
                 let (entry, version) = (job.file, job.version);
                 Ok((size, Piece { entry, offset: 0, length: 0, whole: true, version, hash }))
             }
-            Ok((_, now)) => Err(Trouble::Changed(now)),
             Err(error) => Err(Trouble::Unreadable(error)),
         }
     });
     match added {
+        Ok(()) if grown => source.grown(job),
         Ok(()) => {}
         Err(Trouble::Changed(now)) => source.changed(job, now),
         Err(Trouble::Unreadable(error)) => source.unreadable(job, &error),
     }
+}
+
+/// Whether the file still begins so.
+fn reads_again(opened: &Opened, data: &[u8]) -> io::Result<bool> {
+    let mut again = vec![0; data.len()];
+    Ok(opened.read(&mut again, 0)? == data.len() && again == data)
 }
 
 enum Trouble {
@@ -187,8 +201,14 @@ enum Trouble {
     Unreadable(io::Error),
 }
 
-/// Adds a chunk of a large file to a block.
-fn large(source: &Source<'_>, job: &Job, opened: &Opened, chunk: u64, block: &mut Block) -> Next {
+/// Adds a chunk of a large file to a block. A chunk that was sent before is to be what it was.
+fn large(
+    source: &Source<'_>,
+    job: &Job,
+    opened: &Opened,
+    (chunk, before): (u64, Option<Digest>),
+    block: &mut Block,
+) -> Next {
     let Seen { size, sparse, .. } = job.seen;
     let offset = chunk * CHUNK;
     let want = size.saturating_sub(offset).min(CHUNK) as usize;
@@ -199,11 +219,16 @@ fn large(source: &Source<'_>, job: &Job, opened: &Opened, chunk: u64, block: &mu
             Ok((read, opened.seen()?))
         });
         match read {
-            Ok((read, now)) if read == want && now.same_content(&job.seen) => {
+            // Whether the beginning of one that has grown is what it was is looked at when it ends.
+            Ok((read, now)) if read == want && job.seen.fate(&now) != Fate::Changed => {
                 let hash = match source.options.verify {
                     true => source.stages.during(Stage::Hash, || leaf(size, sparse, chunk, room)),
                     false => Digest::default(),
                 };
+                if before.is_some_and(|before| before != hash) {
+                    return Err(Trouble::Changed(now));
+                }
+                source.stages.during(Stage::Hash, || opened.sample(&job.seen, chunk, room));
                 let (entry, version) = (job.file, job.version);
                 Ok((want, Piece { entry, offset, length: 0, whole: false, version, hash }))
             }
@@ -224,15 +249,24 @@ fn large(source: &Source<'_>, job: &Job, opened: &Opened, chunk: u64, block: &mu
     }
 }
 
-/// Tells the end of a file that has been read, if it is still what it was.
+/// Tells the end of a file that has been read, if what was announced is still what it was.
 pub(super) fn end(source: &Source<'_>, job: &Job, opened: &Opened, next: Next) {
     let Next::End(digest) = next else { return };
-    match opened.seen() {
-        Ok(now) if now.same_content(&job.seen) => {
+    let looked = source.stages.during(Stage::Read, || {
+        let now = opened.seen()?;
+        let fate = job.seen.fate(&now);
+        let same = fate != Fate::Grown || opened.begins_as_read()?;
+        Ok((if same { fate } else { Fate::Changed }, now))
+    });
+    match looked {
+        Ok((Fate::Changed, now)) => source.changed(job, now),
+        Ok((fate, _)) => {
+            if fate == Fate::Grown {
+                source.grown(job);
+            }
             let size = job.seen.size;
             source.say(&Message::FileEnd { file: job.file, digest, size });
         }
-        Ok(now) => source.changed(job, now),
         Err(error) => source.unreadable(job, &error),
     }
 }

@@ -31,7 +31,7 @@ use super::session::Session;
 use super::stages::{Stage, Stages};
 use crate::digest::Digest;
 use crate::frame::{Attributes, Tally};
-use crate::report::{Failure, Failures, Side};
+use crate::report::{Failure, Failures, Side, printable_path};
 use crate::scan::scan;
 use crate::sources::{Resolved, Source as Named, resolve_with_slashes};
 
@@ -89,6 +89,8 @@ pub struct SourceReport {
     pub skipped: u64,
     /// Entries that could not be read, counted apart from those that could not be written.
     pub omitted: u64,
+    /// Files that became longer while they were copied, as far as they were announced.
+    pub grown_files: u64,
     /// Entries of the sink that were deleted.
     pub deleted: u64,
     /// What failed, on either side.
@@ -349,15 +351,31 @@ impl Source<'_> {
                     origin: now.origin,
                 });
                 drop(state);
-                let text = format!("{} changed while it was read: sent again", path.display());
-                self.note(&text);
+                if job.version == 0 {
+                    let path = printable_path(&path);
+                    self.note(&format!("{path} changed while it was read: sent again"));
+                }
             }
             Some(Err(over)) => {
                 drop(state);
-                let error = io::Error::other("changes all the time while it is read");
-                self.drop_file(job.file, &over, &error);
+                let text = format!(
+                    "changed while it was read, {} times, and is not copied: copy it when it is \
+                     not being written",
+                    desk::ATTEMPTS
+                );
+                self.drop_file(job.file, &over, &io::Error::other(text));
             }
         }
+    }
+
+    /// The file has become longer, and what was announced of it is sent.
+    fn grown(&self, job: &Job) {
+        let mut state = self.lock();
+        let Some(path) = state.desk.grown(job) else { return };
+        state.report.grown_files += 1;
+        drop(state);
+        let (path, size) = (printable_path(&path), job.seen.size);
+        self.note(&format!("{path} grew while it was copied: its first {size} bytes are copied"));
     }
 
     /// The file cannot be read.

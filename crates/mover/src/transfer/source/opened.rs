@@ -1,20 +1,23 @@
 //! The sources as directories that are open, and files in them.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, openat};
 
 use super::desk::{Place, Seen};
+use crate::digest::Digest;
 use crate::extents::{Extent, Extents};
 use crate::inode::{self, Kind};
 use crate::sources::Source;
 use crate::transfer::beneath;
-use crate::transfer::tree_hash::CHUNK;
+use crate::transfer::tree_hash::{CHUNK, whole};
 use crate::walk::changed;
 
 /// Where files are opened: the directory of each source that is one.
@@ -61,7 +64,7 @@ impl Roots {
             Root::Directory(root) => beneath::open(root, &place.path, flags, Mode::empty())?,
             Root::Single(source) => openat(CWD, &source.path, flags, Mode::empty())?,
         };
-        let opened = Opened { file: file.into(), sparse: self.sparse };
+        let opened = Opened { file: file.into(), sparse: self.sparse, samples: Mutex::default() };
         if inode::kind(&opened.stat()?) != Kind::File {
             return Err(changed());
         }
@@ -75,12 +78,25 @@ pub(super) struct Opened {
     file: File,
     /// Holes count as such.
     sparse: bool,
+    /// Digests of some of the chunks that were read, by offset.
+    samples: Mutex<BTreeMap<u64, (usize, Digest)>>,
+}
+
+/// So many chunks of a large file are read a second time if it has grown.
+const SAMPLES: u64 = 8;
+
+/// Whether this chunk of `chunks` is one of those: the first, the last, and some between them. Formats that
+/// are written in place change their beginning, and logs that are cut do.
+fn is_sample(chunk: u64, chunks: u64) -> bool {
+    let last = chunks.saturating_sub(1);
+    let at = |number: u64| (u128::from(last) * u128::from(number) / u128::from(SAMPLES - 1)) as u64;
+    (0..SAMPLES).any(|number| at(number) == chunk)
 }
 
 impl Opened {
     #[cfg(test)]
     pub(super) fn of(file: File) -> Self {
-        Opened { file, sparse: true }
+        Opened { file, sparse: true, samples: Mutex::default() }
     }
 
     fn stat(&self) -> io::Result<Stat> {
@@ -104,6 +120,27 @@ impl Opened {
             }
         }
         Ok(filled)
+    }
+
+    /// Keeps in mind what a chunk was, if it is one of those that [`Opened::begins_as_read`] looks at.
+    pub(super) fn sample(&self, seen: &Seen, chunk: u64, data: &[u8]) {
+        if is_sample(chunk, seen.size.div_ceil(CHUNK)) {
+            let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+            samples.insert(chunk * CHUNK, (data.len(), whole(data)));
+        }
+    }
+
+    /// Whether a file that has grown still begins with what was read of it, as far as samples tell.
+    pub(super) fn begins_as_read(&self) -> io::Result<bool> {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut room = Vec::new();
+        for (offset, (length, digest)) in samples {
+            room.resize(length, 0);
+            if self.read(&mut room, offset)? < length || whole(&room) != digest {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Lets the kernel read ahead from `offset`.
@@ -147,4 +184,19 @@ pub(super) fn seen(stat: &Stat, sparse: bool) -> Seen {
 /// `path` from the top of its source on.
 pub(super) fn below<'a>(source: &Source, path: &'a Path) -> &'a Path {
     path.strip_prefix(&source.path).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_the_ends_and_some_between() {
+        let of = |chunks| (0..chunks).filter(|chunk| is_sample(*chunk, chunks)).collect::<Vec<_>>();
+        assert_eq!(of(1), [0]);
+        assert_eq!(of(3), [0, 1, 2]);
+        let many = of(100_000);
+        assert_eq!((many.len(), many[0], many[7]), (8, 0, 99_999));
+        assert!(is_sample(u64::MAX / CHUNK, u64::MAX / CHUNK + 1));
+    }
 }
