@@ -7,13 +7,14 @@
 //! | `admit.rs` | what of an order is allowed |
 //! | `sessions.rs` | the sessions that run, and how many there may be |
 //! | `accounts.rs`, `meter.rs` | what clients use up; how their connections are counted and paced |
-//! | `config.rs`, `limits.rs` | its file: clients, what is granted to them, exports |
+//! | `config.rs`, `clients.rs`, `limits.rs` | its file: clients, what is granted to them, exports |
 //! | `metrics.rs`, `families.rs` | what it counts, in the form of OpenMetrics; what there is to count |
 //! | `status.rs`, `http.rs` | how it does, over HTTP, for hosts and people that watch over it |
 //! | `log.rs` | lines about what happens |
 
 mod accounts;
 mod admit;
+pub mod clients;
 mod command;
 pub mod config;
 mod daemon;

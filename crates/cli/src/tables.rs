@@ -74,12 +74,13 @@ pub struct Problems<'a> {
     path: &'a Path,
     text: &'a str,
     found: RefCell<Vec<(usize, String)>>,
+    warnings: RefCell<Vec<(usize, String)>>,
 }
 
 impl<'a> Problems<'a> {
     /// Nothing so far.
     pub fn new(path: &'a Path, text: &'a str) -> Self {
-        Problems { path, text, found: RefCell::default() }
+        Problems { path, text, found: RefCell::default(), warnings: RefCell::default() }
     }
 
     /// The line in which `span` begins.
@@ -92,19 +93,28 @@ impl<'a> Problems<'a> {
         self.found.borrow_mut().push((self.line(span), message.into()));
     }
 
-    /// `Ok` if nothing was wrong.
+    /// What stands at `span` has no effect, but the rest of the file has.
+    pub fn warn(&self, span: &Range<usize>, message: impl Into<String>) {
+        self.warnings.borrow_mut().push((self.line(span), message.into()));
+    }
+
+    /// The warnings if nothing was wrong, `PATH:LINE: text` each, in the order of the file.
     ///
     /// # Errors
     /// A line for each problem, `PATH:LINE: what is wrong`, in the order of the file.
-    pub fn finish(self) -> Result<(), Usage> {
-        let mut found = self.found.into_inner();
-        found.sort();
-        found.dedup();
+    pub fn finish(self) -> Result<Vec<String>, Usage> {
+        let path = self.path.display();
+        let told = |mut found: Vec<(usize, String)>| {
+            found.sort();
+            found.dedup();
+            let told = found.iter().map(|(line, why)| format!("{path}:{line}: {why}"));
+            told.collect::<Vec<_>>()
+        };
+        let found = told(self.found.into_inner());
         if found.is_empty() {
-            return Ok(());
+            return Ok(told(self.warnings.into_inner()));
         }
-        let told = found.iter().map(|(line, why)| format!("{}:{line}: {why}", self.path.display()));
-        Err(Usage(told.collect::<Vec<_>>().join("\n")))
+        Err(Usage(found.join("\n")))
     }
 
     /// The value as a text: a string, a number or a boolean as it is written, or a list of them
@@ -228,6 +238,12 @@ impl<'a> Section<'a> {
     /// Something is wrong with it as a whole.
     pub fn wrong(&self, message: impl Into<String>) {
         self.problems.add(&self.span, message);
+    }
+
+    /// What stands under `key` has no effect.
+    pub fn warn(&self, key: &'static str, message: impl Into<String>) {
+        let span = self.table.get(key).map_or(self.span.clone(), Spanned::span);
+        self.problems.warn(&span, message);
     }
 
     /// Tells of the keys that nobody has asked for.

@@ -130,6 +130,11 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<Allowed>, Usage> {
     if wrong.is_empty() { Ok(known) } else { Err(Usage(wrong.join("\n"))) }
 }
 
+/// The keys in `text` that can be read, whatever else is wrong with their lines.
+pub(crate) fn keys_in(text: &str) -> Vec<PublicKey> {
+    text.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
+}
+
 fn entry(content: &str) -> Result<(PublicKey, String, Limits), String> {
     let mut words = content.split_whitespace();
     let key = words.next().unwrap_or_default().parse::<PublicKey>();

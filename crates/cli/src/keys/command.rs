@@ -1,6 +1,6 @@
 //! `farhaul key`: the user's own key, and whose may connect.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -10,9 +10,11 @@ use serde::Serialize;
 
 use super::{allow_list, identity, known_servers};
 use crate::exit::Usage;
+use crate::files::directory_of;
 use crate::output;
 use crate::places::Surroundings;
 use crate::serve::Limits;
+use crate::serve::clients::{self, Mention};
 
 /// Keys: your own, those that may connect to farhaul serve, those of servers.
 #[derive(Subcommand, Debug)]
@@ -90,6 +92,10 @@ pub struct RevokeArgs {
     /// The list to take it out of [default: allowed_keys among farhaul's files]
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
+    /// The server's configuration, to look for what still names the client
+    /// [default: serve.toml beside the list, if it names that list]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -122,15 +128,51 @@ pub fn run(command: &KeyCommand) -> Result<()> {
         KeyCommand::Allow(args) => allow(args),
         KeyCommand::List(args) => list(args),
         KeyCommand::Forget(args) => forget(args),
-        KeyCommand::Revoke(args) => {
-            let file = or_usual(&args.from, allow_list::FILE)?;
-            let gone = allow_list::revoke(&file, &args.whose)?;
-            done(
-                args.json,
-                Done { done: "revoked", public_key: gone.key.to_string(), name: gone.name },
-            )
+        KeyCommand::Revoke(args) => revoke(args),
+    }
+}
+
+/// A key that is not allowed any more.
+#[derive(Serialize)]
+struct Revoked {
+    done: &'static str,
+    name: String,
+    public_key: String,
+    /// What of the server's configuration still names the client.
+    still_named: Vec<Mention>,
+}
+
+fn revoke(args: &RevokeArgs) -> Result<()> {
+    let list = or_usual(&args.from, allow_list::FILE)?;
+    let gone = allow_list::revoke(&list, &args.whose)?;
+    let mut still_named = Vec::new();
+    if let Some(config) = args.config.clone().or_else(|| config_beside(&list)) {
+        match clients::mentions(&config, &gone.name, &gone.key) {
+            Ok(found) => still_named = found,
+            // The key is out all the same.
+            Err(Usage(why)) => eprintln!("farhaul: not looked for what still names it: {why}"),
         }
     }
+    let public_key = gone.key.to_string();
+    let revoked = Revoked { done: "revoked", name: gone.name, public_key, still_named };
+    output::emit(args.json, &revoked, |Revoked { name, public_key, still_named, .. }, out| {
+        writeln!(out, "revoked {name} ({public_key})")?;
+        for Mention { file, line, what, has_key } in still_named {
+            let note = if *has_key { ", with a key that still lets it in" } else { "" };
+            writeln!(out, "still named in {}:{line}: {what}{note}", file.display())?;
+        }
+        Ok(())
+    })
+}
+
+/// The configuration beside the list, unless it names another list. One that cannot be read may.
+fn config_beside(list: &Path) -> Option<PathBuf> {
+    let config = directory_of(list).join("serve.toml");
+    let named = match clients::list_of(&config) {
+        Ok(named) => named?.canonicalize().ok()? == list.canonicalize().ok()?,
+        Err(_) => true,
+    };
+    named.then_some(config)
 }
 
 fn forget(args: &ForgetArgs) -> Result<()> {
@@ -191,7 +233,7 @@ fn allow(args: &AllowArgs) -> Result<()> {
 /// What was done to a list.
 #[derive(Serialize)]
 struct Done {
-    /// `allowed`, `unchanged` or `revoked`.
+    /// `allowed` or `unchanged`.
     done: &'static str,
     name: String,
     public_key: String,

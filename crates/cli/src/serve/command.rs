@@ -60,6 +60,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     if args.check {
         let (clients, exports) = (config.clients.len(), config.exports.len());
         let path = args.config.display();
+        config.warnings.iter().for_each(|warning| eprintln!("farhaul: warning: {warning}"));
         let text = format!("{path} is right: clients: {clients}, exports: {exports}\n");
         return output::print(text.as_bytes());
     }
@@ -76,6 +77,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
             ("exports", (config.exports.len() as u64).into()),
         ],
     );
+    server.warn();
     let status: Option<Http> = match config.metrics {
         Some(address) => {
             let site: Arc<Status> = Arc::clone(server.status());

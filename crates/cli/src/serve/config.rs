@@ -12,6 +12,7 @@ pub use farhaul_mover::location::DEFAULT_PORT;
 use farhaul_secure::PublicKey;
 
 use super::Limits;
+use super::clients::{Rules, Stated, read_limits};
 use super::limits;
 use super::log::Format;
 use crate::exit::Usage;
@@ -32,6 +33,8 @@ pub struct ServeConfig {
     pub identity: PathBuf,
     /// Whom it knows, by name.
     pub clients: BTreeMap<String, Client>,
+    /// What its file says about them, beside the list of allowed keys.
+    pub rules: Rules,
     /// What it has for them, by name.
     pub exports: BTreeMap<String, Export>,
     /// Where it tells how it does, without asking who wants to know: a loopback address.
@@ -44,6 +47,8 @@ pub struct ServeConfig {
     pub plain: bool,
     /// How long running sessions may go on when the server is stopped.
     pub grace: Duration,
+    /// What of its file has no effect, `PATH:LINE: text` each.
+    pub warnings: Vec<String>,
 }
 
 /// A client that may connect.
@@ -162,7 +167,7 @@ impl ServeConfig {
     pub fn parse(
         path: &Path,
         text: &str,
-        allowed: impl FnOnce(&Path) -> Result<Vec<allow_list::Allowed>, Usage>,
+        mut allowed: impl FnMut(&Path) -> Result<Vec<allow_list::Allowed>, Usage>,
     ) -> Result<ServeConfig, Usage> {
         let table = tables::parse(path, text)?;
         let problems = Problems::new(path, text);
@@ -175,26 +180,36 @@ impl ServeConfig {
             section.finish();
             limits
         });
-        let listed = top.get("allowed-keys", |text| {
-            let file = file(base, text)?;
-            allowed(&file).map_err(|error| error.0)
+        let list = top.get("allowed-keys", |text| file(base, text));
+        // One that is wrong is told, and so is not taken for one that is not named.
+        let listed = top.get("allowed-keys", |_| {
+            list.as_deref().map_or(Ok(Vec::new()), &mut allowed).map_err(|error| error.0)
         });
-        let clients = read_clients(&problems, &top, listed.unwrap_or_default(), &general);
+        let listed = listed.unwrap_or_default();
+        let sections = read_sections(&problems, &top, list.is_some(), &listed);
+        let rules = Rules { list, general, sections };
+        let clients = rules.clients(listed);
         let exports = read_exports(&problems, &top, &clients);
-        let config = ServeConfig {
-            listen: listen.unwrap_or(vec![(Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into()]),
+        let listen = listen.unwrap_or(vec![(Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into()]);
+        let metrics = top.get("metrics", loopback);
+        let log = top.get("log", |text| one_of(text, &Format::NAMES)).unwrap_or(Format::Text);
+        let max_sessions = top.get("max-sessions", sessions).unwrap_or(64);
+        let plain = top.get("plain", crate::config::value::SWITCH.parse).unwrap_or(false);
+        let grace = top.get("grace", crate::units::time).unwrap_or(GRACE);
+        top.finish();
+        Ok(ServeConfig {
+            listen,
             identity: identity.unwrap_or_default(),
             clients,
+            rules,
             exports,
-            metrics: top.get("metrics", loopback),
-            log: top.get("log", |text| one_of(text, &Format::NAMES)).unwrap_or(Format::Text),
-            max_sessions: top.get("max-sessions", sessions).unwrap_or(64),
-            plain: top.get("plain", crate::config::value::SWITCH.parse).unwrap_or(false),
-            grace: top.get("grace", crate::units::time).unwrap_or(GRACE),
-        };
-        top.finish();
-        problems.finish()?;
-        Ok(config)
+            metrics,
+            log,
+            max_sessions,
+            plain,
+            grace,
+            warnings: problems.finish()?,
+        })
     }
 
     /// How many sessions at a time one client may have that has these limits: where they do not say, a
@@ -266,28 +281,28 @@ impl Live {
         *current = Arc::new(new);
         Ok(waiting)
     }
-}
 
-fn read_limits(section: &Section<'_>) -> Limits {
-    Limits {
-        rate: section.get("rate", crate::units::rate),
-        connections: section.get("connections", limits::count),
-        bytes_per_day: section.get("bytes-per-day", crate::units::size),
-        bytes: section.get("bytes", crate::units::size),
+    /// Reads only the list of allowed keys again and puts it in force, whatever has become of the file:
+    /// a key that was taken out is to be out.
+    ///
+    /// # Errors
+    /// The list cannot be read, or others may write to it: then everything stays as it was.
+    pub fn reload_keys(&self) -> Result<(), Usage> {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let clients = current.rules.listed_again(&current.clients)?;
+        *current = Arc::new(ServeConfig { clients, ..ServeConfig::clone(&current) });
+        Ok(())
     }
 }
 
-/// The clients of the list and those of the file; a section without a key is about one of the list.
-fn read_clients(
+/// The sections about clients. One without a key is about a client of the list, if there is a list.
+fn read_sections(
     problems: &Problems<'_>,
     top: &Section<'_>,
-    listed: Vec<allow_list::Allowed>,
-    general: &Limits,
-) -> BTreeMap<String, Client> {
-    let mut clients: BTreeMap<String, Client> = listed
-        .into_iter()
-        .map(|allowed| (allowed.name, Client { key: allowed.key, limits: allowed.limits }))
-        .collect();
+    has_list: bool,
+    listed: &[allow_list::Allowed],
+) -> BTreeMap<String, Stated> {
+    let mut sections = BTreeMap::<String, Stated>::new();
     for (name, span, table) in top.tables("client") {
         let section = Section::new(problems, format!("[client.{name}]"), table, span.clone());
         let wrong = |message: String| problems.add(&span, message);
@@ -298,27 +313,24 @@ fn read_clients(
         let key = section.get("key", str::parse::<PublicKey>);
         let limits = read_limits(&section);
         section.finish();
-        match (key, clients.get_mut(&name)) {
-            (Some(_), Some(_)) => {
+        let is_listed = listed.iter().any(|allowed| allowed.name == name);
+        if let Some(key) = key {
+            let of_list = listed.iter().filter(|allowed| allowed.key == key);
+            let of_file = sections.iter().filter(|(_, other)| other.key == Some(key));
+            let mut others = of_list.map(|allowed| &allowed.name).chain(of_file.map(|(n, _)| n));
+            if is_listed {
                 wrong(format!("'{name}' has its key in the list of allowed keys already"));
+            } else if let Some(other) = others.next() {
+                wrong(format!("'{name}' has the same key as '{other}'"));
             }
-            (Some(key), None) => {
-                if let Some((other, _)) = clients.iter().find(|(_, client)| client.key == key) {
-                    wrong(format!("'{name}' has the same key as '{other}'"));
-                }
-                clients.insert(name, Client { key, limits });
-            }
-            (None, Some(client)) => client.limits = limits.or(&client.limits),
-            (None, None) if given => {}
-            (None, None) => {
-                wrong(format!("[client.{name}] needs 'key': the list of allowed keys has none"));
-            }
+        } else if !given && !is_listed && has_list {
+            problems.warn(&span, format!("the list of allowed keys has no '{name}': no effect"));
+        } else if !given && !is_listed {
+            wrong(format!("[client.{name}] needs 'key': there is no list of allowed keys"));
         }
+        sections.insert(name, Stated { key, limits });
     }
-    for client in clients.values_mut() {
-        client.limits = client.limits.or(general);
-    }
-    clients
+    sections
 }
 
 fn read_exports(
@@ -335,7 +347,17 @@ fn read_exports(
         }
         let path = section.required("path", absolute);
         let access = section.required("access", |text| one_of(text, &Access::NAMES));
-        let admitted = section.required("clients", |text| admitted(text, clients));
+        let admitted = section.required("clients", admitted);
+        if let Some(Admitted::Named(names)) = &admitted {
+            // A client may have been revoked: that must not keep the rest from taking effect.
+            for name in names.iter().filter(|name| !clients.contains_key(*name)) {
+                let hint = match clients.is_empty() {
+                    true => "nor another".to_owned(),
+                    false => suggestion(name, clients.keys().map(String::as_str)),
+                };
+                section.warn("clients", format!("there is no client '{name}'; {hint}"));
+            }
+        }
         let keep = section.get("keep", Keep::parse).unwrap_or_default();
         section.finish();
         if let (Some(path), Some(access), Some(clients)) = (path, access, admitted) {
@@ -359,21 +381,14 @@ fn check_export(name: &str) -> Result<(), String> {
     Err(format!("'{name}' is no name of an export: it is of letters, digits and -_., at most 64"))
 }
 
-fn admitted(text: &str, clients: &BTreeMap<String, Client>) -> Result<Admitted, String> {
+fn admitted(text: &str) -> Result<Admitted, String> {
     if text == "*" {
         return Ok(Admitted::All);
     }
     let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-    match names.iter().find(|name| !clients.contains_key(*name)) {
-        None => Ok(Admitted::Named(names)),
-        Some(name) if name.is_empty() => Err("name clients, or write \"*\" for all".into()),
-        Some(name) if clients.is_empty() => {
-            Err(format!("there is no client '{name}', nor another"))
-        }
-        Some(name) => {
-            let hint = suggestion(name, clients.keys().map(String::as_str));
-            Err(format!("there is no client '{name}'; {hint}"))
-        }
+    match names.iter().any(String::is_empty) {
+        true => Err("name clients, or write \"*\" for all".into()),
+        false => Ok(Admitted::Named(names)),
     }
 }
 
@@ -529,6 +544,33 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_are_not_there_are_warnings() {
+        let a = key();
+        let text = "identity = \"i\"\nallowed-keys = \"l\"\n[client.bob]\nrate = \"1M\"\n\
+                    [export.x]\npath = \"/x\"\naccess = \"read\"\nclients = [\"alic\", \"alice\"]\n";
+        let listed = |_: &Path| {
+            let limits = Limits::default();
+            Ok(vec![allow_list::Allowed { name: "alice".into(), key: a, limits, line: 1 }])
+        };
+        let config = ServeConfig::parse(Path::new("s"), text, listed).expect("it is right");
+        assert_eq!(
+            config.warnings,
+            [
+                "s:3: the list of allowed keys has no 'bob': no effect",
+                "s:8: there is no client 'alic'; did you mean 'alice'?",
+            ]
+        );
+        // Once they are there, what stands about them holds.
+        let (bob, limits) = (key(), Limits { rate: Some(5), ..Limits::default() });
+        let again = vec![allow_list::Allowed { name: "bob".into(), key: bob, limits, line: 1 }];
+        let clients = config.rules.clients(again);
+        assert_eq!(clients["bob"].limits.rate, Some(1_000_000));
+        assert_eq!(clients.len(), 1);
+        let empty = text.replace("[\"alic\", \"alice\"]", "\"alice,\"");
+        assert!(ServeConfig::parse(Path::new("s"), &empty, listed).is_err());
+    }
+
+    #[test]
     fn all_that_is_wrong_is_told() {
         let a = key();
         let told = parse(&format!(
@@ -560,7 +602,6 @@ mod tests {
             ":14: 'a/b' is no name of an export",
             ":15: path = \"relative\": write an absolute path",
             ":16: access = \"raed\": did you mean 'read'?",
-            ":17: clients = \"alic\": there is no client 'alic'; did you mean 'alice'?",
             ":18: [export.x] needs 'path'",
             ":18: [export.x] needs 'access'",
             ":18: [export.x] needs 'clients'",
@@ -568,7 +609,7 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part} is not in\n{told}");
         }
-        assert_eq!(told.lines().count(), 19, "{told}");
+        assert_eq!(told.lines().count(), 18, "{told}");
         let told = parse("identity = \"i\"\n").expect_err("nothing to serve");
         assert!(told.contains("[export.NAME]"), "{told}");
         let dir = tempfile::tempdir().expect("a directory");

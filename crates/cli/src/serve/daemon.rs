@@ -502,8 +502,8 @@ impl Server {
 
 /// Reading the configuration again, and the end.
 impl Server {
-    /// Reads the configuration again. If it is wrong, everything stays as it was. Sessions that make
-    /// use of what is not allowed any more end; the others have the new limits.
+    /// Reads the configuration again. If it is wrong, everything but the list of allowed keys stays as
+    /// it was. Sessions that make use of what is not allowed any more end; the others have the new limits.
     pub fn reload(&self) {
         match self.live.reload() {
             Ok(waiting) => {
@@ -519,13 +519,33 @@ impl Server {
                     fields.push(("need-a-restart", waiting.as_str().into()));
                 }
                 self.log.write(Level::Info, "config-reloaded", &fields);
+                self.warn();
                 self.sessions.each(|session| review(&config, session));
             }
             Err(error) => {
-                self.count(&RELOADS, &["failed"]);
                 let fields = [("why", Field::from(error.0.as_str()))];
                 self.log.write(Level::Error, "config-not-reloaded", &fields);
+                self.reload_keys();
+                self.count(&RELOADS, &["failed"]);
             }
+        }
+    }
+
+    fn reload_keys(&self) {
+        if let Err(error) = self.live.reload_keys() {
+            let fields = [("why", Field::from(error.0.as_str()))];
+            return self.log.write(Level::Error, "keys-not-reloaded", &fields);
+        }
+        let config = self.live.current();
+        let fields = [("clients", Field::from(config.clients.len() as u64))];
+        self.log.write(Level::Info, "keys-reloaded", &fields);
+        self.sessions.each(|session| review(&config, session));
+    }
+
+    /// Writes down what of the configuration has no effect.
+    pub fn warn(&self) {
+        for why in &self.live.current().warnings {
+            self.log.write(Level::Warning, "config-warning", &[("why", why.as_str().into())]);
         }
     }
 
