@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn suggested_commands_are_commands() {
         let commands = farhaul_doctor::own_commands();
-        assert!(commands.iter().any(|command| command.contains("--rate")));
+        assert!(commands.iter().any(|command| command.contains("--mss")));
         for command in commands {
             let words = command.split_whitespace();
             // What is to be copied stands behind.

@@ -123,7 +123,7 @@ fn bad_usage_is_told() {
     write_secret(&open, "0123456789abcdef");
     fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).expect("a mode");
     let open = open.to_str().expect("a name");
-    let cases: [(&[&str], i32, &str); 7] = [
+    let cases: [(&[&str], i32, &str); 8] = [
         (&["--path", "127.0.0.1:9"], 2, "--secret-file"),
         (&["--path", "127.0.0.1:9", "--secret-file", short], 2, "16 or more"),
         (
@@ -134,6 +134,7 @@ fn bad_usage_is_told() {
         (&["--path", "127.0.0.1:9", "--secret-file", open], 2, "chmod 600 "),
         (&["--path", "nowhere", "--secret-file", short], 2, "16 or more"),
         (&["--", "-oProxyCommand=x"], 2, "is no host"),
+        (&["farhaul://host:4200/export"], 2, "is the address of a server"),
         (&["host", "--respond", "127.0.0.1:0"], 2, "cannot be used with"),
     ];
     for (args, code, text) in cases {
@@ -158,6 +159,7 @@ fn a_host_over_ssh() {
     let report = Process::farhaul(&[&args[..], &["--json"]].concat()).finish_well().json();
     assert_eq!(report["peer"]["kernel"], report["local"]["kernel"]);
     assert!(report["peer"]["disk"].is_null());
+    assert_eq!(report["peer_called"], "127.0.0.1");
     assert_eq!(report["path"]["reach"], "both");
     assert_eq!(report["path"]["forward"]["sent"], 1000);
 

@@ -127,7 +127,7 @@ fn apply(situation: &mut Situation, remedy: Remedy) -> Option<Advice> {
         rates.map(|(before, after)| if before > 0.0 { after / before } else { f64::INFINITY });
     let severity = if opened.0 < blocked.0 {
         Severity::Blocks
-    } else if gain.is_some_and(|gain| gain.is_finite() && gain >= WORTH_IT) {
+    } else if !remedy.hint && gain.is_some_and(|gain| gain.is_finite() && gain >= WORTH_IT) {
         Severity::Limits
     } else if opened.1 > blocked.1 * 1.01 {
         remedy.severity.min(Severity::Helps)

@@ -15,7 +15,7 @@ mod show;
 
 #[doc(hidden)]
 pub use advice::own_commands;
-pub use advice::{Advice, Diagnosis, Severity, advise};
+pub use advice::{Advice, Diagnosis, Severity, Stage, StageKind, advise};
 pub use host::{AuditOptions, HostReport, audit_host};
 pub use path::{PathReport, probe_path};
 pub use root::Root;

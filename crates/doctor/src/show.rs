@@ -16,6 +16,9 @@ pub struct Report {
     pub local: HostReport,
     /// The other.
     pub peer: Option<HostReport>,
+    /// What the user calls it. Its own name, which it tells, may be the same as the local one's.
+    #[serde(default)]
+    pub peer_called: Option<String>,
     /// The path between them.
     pub path: Option<PathReport>,
     /// What that means.
@@ -26,7 +29,18 @@ impl Report {
     /// A report with what follows from its parts.
     pub fn new(local: HostReport, peer: Option<HostReport>, path: Option<PathReport>) -> Self {
         let diagnosis = crate::advise(&local, peer.as_ref(), path.as_ref());
-        Report { local, peer, path, diagnosis }
+        Report { local, peer, peer_called: None, path, diagnosis }
+    }
+
+    /// With what the user calls the peer.
+    #[must_use]
+    pub fn of_peer(self, name: impl Into<String>) -> Self {
+        Report { peer_called: Some(name.into()), ..self }
+    }
+
+    fn peer_name(&self) -> Option<&str> {
+        let own = || Some(self.peer.as_ref()?.name.as_str());
+        self.peer_called.as_deref().or_else(own).filter(|name| !name.is_empty())
     }
 }
 
@@ -35,9 +49,15 @@ impl Report {
 /// # Errors
 /// Those of `out`.
 pub fn show(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    show_host("this host", &report.local, out)?;
+    show_host("this host", &report.local.name, &report.local, out)?;
     if let Some(peer) = &report.peer {
-        show_host("the peer", peer, out)?;
+        let own = clean(&peer.name);
+        let name = match &report.peer_called {
+            Some(called) if !own.is_empty() && *called != own => format!("{called} ({own})"),
+            Some(called) => called.clone(),
+            None => own,
+        };
+        show_host("the peer", &name, peer, out)?;
     }
     if let Some(path) = &report.path {
         show_path(path, out)?;
@@ -55,9 +75,9 @@ pub fn show(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn show_host(which: &str, host: &HostReport, out: &mut dyn Write) -> io::Result<()> {
+fn show_host(which: &str, name: &str, host: &HostReport, out: &mut dyn Write) -> io::Result<()> {
     // Another host's words must not steer this one's terminal.
-    let name = clean(&host.name);
+    let name = clean(name);
     writeln!(out, "{which}{}{name}", if name.is_empty() { "" } else { ": " })?;
     let mut line = |name: &str, text: String| match text.is_empty() {
         true => Ok(()),
@@ -174,7 +194,12 @@ fn show_path(path: &PathReport, out: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(load) = path.load {
         let (offered, lost) = (rate(load.offered), 100.0 * load.loss());
-        line("under load", format!("{lost:.2}% of {} packets lost at {offered}", load.sent))?;
+        let dropped = match load.dropped.min(load.lost) {
+            0 => String::new(),
+            dropped => format!("{dropped} dropped by the receiving host"),
+        };
+        let lost = format!("{lost:.2}% of {} packets lost at {offered}", load.sent);
+        line("under load", [lost, dropped].concat_with(", "))?;
     }
     if let (Some(offset), Some(error)) = (path.clock_offset_ms, path.clock_error_ms) {
         line(
@@ -200,6 +225,11 @@ fn way(way: &Way) -> String {
             String::new()
         },
         way.mtu.map_or("MTU below 1200 or unknown".to_owned(), |mtu| format!("MTU {mtu}")),
+        match way.fragments {
+            Some(true) => "larger packets pass in pieces".to_owned(),
+            Some(false) => "larger packets are lost".to_owned(),
+            None => String::new(),
+        },
     ]
     .concat_with(", ")
 }
@@ -220,11 +250,11 @@ fn show_advice(
         (Severity::Helps, _) => "helps".to_owned(),
         _ => "note".to_owned(),
     };
-    let host = advice.host.map(|side| match (side, &report.peer) {
-        (Side::Peer, Some(peer)) if !peer.name.is_empty() => format!("on {}: ", clean(&peer.name)),
-        (Side::Peer, _) => "on the peer: ".to_owned(),
-        (Side::Local, Some(_)) => "on this host: ".to_owned(),
-        (Side::Local, None) => String::new(),
+    let host = advice.host.map(|side| match (side, report.peer_name()) {
+        (Side::Peer, Some(name)) => format!("on {}: ", clean(name)),
+        (Side::Peer, None) => "on the peer: ".to_owned(),
+        (Side::Local, _) if report.peer.is_some() => "on this host: ".to_owned(),
+        (Side::Local, _) => String::new(),
     });
     let host = host.unwrap_or_default();
     writeln!(out, "{number}. [{gain}] {host}{}", clean(&advice.found))?;
@@ -311,6 +341,28 @@ mod tests {
         show(&Report::new(HostReport::default(), Some(peer), None), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("the peer: [2Jevil\n") && !text.contains('\x1b'), "{text}");
+    }
+
+    /// Hosts that call themselves alike are told apart.
+    #[test]
+    fn a_peer_is_called_what_the_user_calls_it() {
+        let host = |free| HostReport {
+            name: "vm".into(),
+            disk: Some(crate::host::Disk { free, ..Default::default() }),
+            ..HostReport::default()
+        };
+        let report = Report::new(host(1 << 40), Some(host(5)), None);
+        let lines = |report: &Report| {
+            let mut out = Vec::new();
+            show(report, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            let told = |line: &&str| line.starts_with("the peer") || line.contains("] on ");
+            text.lines().filter(told).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let called = lines(&report.clone().of_peer("backup"));
+        assert_eq!(called[0], "the peer: backup (vm)");
+        assert!(called[1].contains("on backup: "), "{called:?}");
+        assert_eq!(lines(&report)[0], "the peer: vm");
     }
 
     #[test]

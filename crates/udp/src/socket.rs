@@ -107,6 +107,27 @@ impl UdpSocket {
         self.buffers
     }
 
+    /// How many datagrams the kernel has dropped because the receive buffer was full, since the socket
+    /// was opened; the count wraps. 0 where the kernel does not tell.
+    pub fn dropped(&self) -> u32 {
+        // `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of linux/sock_diag.h, Linux 4.12.
+        const VARIABLES: usize = 9;
+        const DROPS: usize = 8;
+        let mut memory = [0u32; VARIABLES];
+        let mut size = size_of_val(&memory) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `size` bytes, those of `memory`, which outlives the call.
+        let status = unsafe {
+            libc::getsockopt(
+                self.fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                memory.as_mut_ptr().cast(),
+                &raw mut size,
+            )
+        };
+        if status == 0 { memory[DROPS] } else { 0 }
+    }
+
     /// Whether the kernel joins datagrams that arrive together.
     pub fn receive_offload(&self) -> bool {
         self.receive_offload
@@ -210,6 +231,18 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
         assert!(socket.buffers().receive >= 4096);
         assert_ne!(socket.local_addr().port(), 0);
+    }
+
+    #[test]
+    fn what_finds_the_buffer_full_is_counted() {
+        let small = Options { receive_buffer: 4096, ..Options::default() };
+        let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &small).unwrap();
+        assert_eq!(socket.dropped(), 0);
+        let sender = StdSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..100 {
+            sender.send_to(&[0; 1000], socket.local_addr()).unwrap();
+        }
+        assert!((50..100).contains(&socket.dropped()), "{}", socket.dropped());
     }
 
     #[test]

@@ -121,8 +121,9 @@ impl Measured {
     pub fn of(going: &Going) -> Self {
         let ended = going.ended.unwrap_or_else(Instant::now);
         let counted = going.packets_sent > 0;
+        let transfer_seconds = going.connected.map_or(0.0, |at| (ended - at).as_secs_f64());
         Measured {
-            transfer_seconds: going.connected.map_or(0.0, |at| (ended - at).as_secs_f64()),
+            transfer_seconds,
             transport: going.path.clone(),
             rtt_ms: (!going.rtt.is_zero()).then_some(going.rtt.as_secs_f64() * 1e3),
             packets_sent: counted.then_some(going.packets_sent),
@@ -130,7 +131,12 @@ impl Measured {
             limited_by: going.limit().map(|limit| limit.to_string()),
             source_stages: Stages::of(&going.overall.source),
             sink_stages: Stages::of(&going.overall.sink),
-            rates: Rates::of(&going.overall, going.progress.moved, going.capacity),
+            rates: Rates::of(
+                &going.overall,
+                going.progress.moved,
+                transfer_seconds,
+                going.capacity,
+            ),
         }
     }
 }
@@ -148,8 +154,10 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Of times in which `moved` bytes were dealt with.
-    pub fn of(evidence: &Evidence, moved: u64, capacity: f64) -> Self {
+    /// Of times in which `moved` bytes were dealt with. The path's `capacity` is estimated from how
+    /// packets arrive, which token buckets and batches deceive: no less than what was achieved in
+    /// `seconds` is told.
+    pub fn of(evidence: &Evidence, moved: u64, seconds: f64, capacity: f64) -> Self {
         // Less than this is noise.
         const LEAST: u64 = 1000;
         let rate = |times: &[u64; STAGES], stage: Stage| {
@@ -160,7 +168,10 @@ impl Rates {
             source_disk: rate(&evidence.source, Stage::Read),
             source_hash: rate(&evidence.source, Stage::Hash),
             cipher: rate(&evidence.source, Stage::Seal),
-            network: (capacity > 0.0).then_some(capacity),
+            network: (capacity > 0.0).then(|| match seconds > 0.0 {
+                true => capacity.max(moved as f64 * 8.0 / seconds),
+                false => capacity,
+            }),
             sink_hash: rate(&evidence.sink, Stage::Hash),
             destination_disk: rate(&evidence.sink, Stage::Write),
         }
@@ -340,5 +351,22 @@ fn duration(seconds: f64) -> String {
         Ok(time) if seconds >= 60.0 => show_time(time),
         Ok(_) => format!("{seconds:.1} s"),
         Err(_) => "a very long time".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path that was estimated at less than has gone over it carries at least that.
+    #[test]
+    fn the_path_carries_what_was_achieved() {
+        let network = |moved, seconds, capacity| {
+            Rates::of(&Evidence::default(), moved, seconds, capacity).network
+        };
+        assert_eq!(network(21_000_000, 4.0, 19.43e6), Some(42e6));
+        assert_eq!(network(21_000_000, 4.0, 50e6), Some(50e6));
+        assert_eq!(network(21_000_000, 0.0, 50e6), Some(50e6));
+        assert_eq!(network(21_000_000, 4.0, 0.0), None);
     }
 }

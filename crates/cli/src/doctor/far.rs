@@ -60,6 +60,14 @@ enum Asked {
 
 /// Looks at both hosts and the path between them.
 pub fn examine(args: &DoctorArgs, host: &str) -> Result<Report> {
+    if host.contains("://") {
+        let error = format!(
+            "'{host}' is the address of a server, of which the doctor knows nothing: write the HOST or \
+             USER@HOST of an account there; without ssh, run `farhaul doctor --respond :9000 \
+             --secret-file FILE` there and `farhaul doctor --path HOST:9000 --secret-file FILE` here"
+        );
+        return Err(Usage(error).into());
+    }
     if host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
         return Err(Usage(format!("'{host}' is no host; write HOST or USER@HOST")).into());
     }
@@ -101,7 +109,7 @@ pub fn examine(args: &DoctorArgs, host: &str) -> Result<Report> {
         Said::Host { .. } => 0,
     };
     remote.close(END_WITHIN);
-    Ok(Report::new(local, Some(peer), Some(path.with_seen(seen))))
+    Ok(Report::new(local, Some(peer), Some(path.with_seen(seen))).of_peer(host))
 }
 
 /// The path to the first address of the agent's that answers.

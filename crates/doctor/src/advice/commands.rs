@@ -10,11 +10,6 @@ pub(super) fn with_mss(bytes: u16) -> String {
     format!("farhaul cp --mss {bytes} …")
 }
 
-/// At most so fast, bits/s.
-pub(super) fn at_rate(rate: f64) -> String {
-    format!("farhaul cp --rate {:.0}M …", (rate / 1e6).max(1.0))
-}
-
 /// On the other host.
 pub(super) fn respond() -> String {
     "farhaul doctor --respond :PORT --secret-file FILE".into()
@@ -23,7 +18,7 @@ pub(super) fn respond() -> String {
 /// One of each, for who checks that they exist.
 #[doc(hidden)]
 pub fn own_commands() -> Vec<String> {
-    vec![over_tcp(), with_mss(1400), at_rate(7.6e9), respond()]
+    vec![over_tcp(), with_mss(1400), respond()]
 }
 
 #[cfg(test)]

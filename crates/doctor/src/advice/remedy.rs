@@ -14,6 +14,8 @@ pub(super) struct Remedy {
     pub mend: Box<dyn Fn(&mut Situation)>,
     /// Not worth a word where it is no limit.
     pub only_as_limit: bool,
+    /// Never more than something that helps: what it would gain is not measured.
+    pub hint: bool,
 }
 
 impl Remedy {
@@ -27,12 +29,18 @@ impl Remedy {
             command: None,
             mend: Box::new(|_| {}),
             only_as_limit: false,
+            hint: false,
         }
     }
 
     /// Worth doing even where it gains nothing at once.
     pub fn helps(self) -> Self {
         Remedy { severity: Severity::Helps, ..self }
+    }
+
+    /// Something that helps, and never limits.
+    pub fn hint(self) -> Self {
+        Remedy { severity: Severity::Helps, hint: true, ..self }
     }
 
     /// Something without a remedy, which is said of the limit only.

@@ -33,6 +33,7 @@ pub(super) fn all(situation: &Situation) -> Vec<Remedy> {
     found.extend(oversize(situation));
     found.extend(jumbo(situation));
     found.extend(tires(situation));
+    found.extend(overrun(situation));
     found.extend(source_disk(situation));
     found.extend(sink_disk(situation));
     for (side, host) in situation.hosts() {
@@ -80,15 +81,22 @@ fn no_answer(situation: &Situation) -> Option<Remedy> {
 }
 
 fn oversize(situation: &Situation) -> Option<Remedy> {
-    let known = situation.oversize()?;
-    let mtu = situation.mtu()?;
-    let found = format!("packets above {mtu} bytes do not pass; farhaul sends {}", situation.mss);
-    let why = if known {
-        "each would be cut in two, without offload, and be lost if either part is"
+    let in_pieces = situation.oversize()?;
+    let Some(mtu) = situation.mtu() else {
+        let found = "packets of 1200 bytes and more do not pass".to_owned();
+        let why = "farhaul's packets over UDP have at least so many";
+        let remedy = Remedy::note(None, found, why).command(commands::over_tcp());
+        return Some(remedy.mend(|situation| situation.tcp = true));
+    };
+    let found =
+        format!("packets above {mtu} bytes do not pass whole; farhaul sends {}", situation.mss);
+    let why = if in_pieces {
+        "each is cut in two, without offload, and lost if either part is"
     } else {
-        "they may be lost without a word, so that a transfer begins and then stands still"
+        "they are lost without a word, so that a transfer begins and then stands still"
     };
     let remedy = Remedy::note(None, found, why).command(commands::with_mss(mtu));
+    let remedy = if in_pieces { remedy.hint() } else { remedy };
     Some(remedy.mend(move |situation| situation.mss = mtu))
 }
 
@@ -103,24 +111,36 @@ fn jumbo(situation: &Situation) -> Option<Remedy> {
     Some(remedy.mend(move |situation| situation.mss = mtu))
 }
 
-/// Under load the path loses much more than without.
+/// Under load the path loses much more than without. The default law finds its rate by itself: over
+/// token buckets with short queues a lower `--rate` was slower.
 fn tires(situation: &Situation) -> Option<Remedy> {
     let path = situation.path.as_ref()?;
     let load = path.load?;
     if load.loss() < 0.02 || load.loss() < 5.0 * path.forward.loss() {
         return None;
     }
-    let kept = load.offered * (1.0 - load.loss()) * 0.95;
     let found = format!(
         "a steady {} loses {:.1}% of its packets, a slow stream {:.2}%",
         rate(load.offered),
         100.0 * load.loss(),
         100.0 * path.forward.loss()
     );
-    let why =
-        "a shaper or a short queue drops what is above its rate; staying below it loses nothing";
-    let command = commands::at_rate(kept);
-    Some(Remedy::note(None, found, why).command(command).mend(|situation| situation.gentle = true))
+    let why = "the path loses large packets, or what comes fast, below the rate that it carries: a \
+               cable, a wireless hop or other traffic may be the cause";
+    Some(Remedy::note(None, found, why))
+}
+
+/// What the receiving host drops is no fault of the path.
+fn overrun(situation: &Situation) -> Option<Remedy> {
+    let load = situation.path.as_ref()?.load.filter(|load| load.dropped() >= DROPPED)?;
+    let found = format!(
+        "of a steady {} the receiving host dropped {:.1}% for want of a buffer",
+        rate(load.offered),
+        100.0 * load.dropped()
+    );
+    let why = "the path has delivered them: the host was slower than the path, or busy";
+    let side = situation.peer.as_ref().map(|_| Side::Peer);
+    Some(Remedy::note(side, found, why))
 }
 
 fn source_disk(situation: &Situation) -> Option<Remedy> {

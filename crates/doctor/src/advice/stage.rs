@@ -15,9 +15,15 @@ const UNSEGMENTED: f64 = 2.7e9;
 const UNJOINED: f64 = 14e9;
 /// UDT's and UDP's headers in each packet, with IPv4's.
 const HEADERS: f64 = 44.0;
-/// What the default law makes of a link without loss, and what it gives up for each share of loss.
+/// What the default law makes of a link without loss, and what it gives up for each share of loss up to
+/// that at which it takes losses for chance only.
 const LAW_SHARE: f64 = 0.97;
-const LAW_LOSS: f64 = 7.0;
+const LAW_LOSS: f64 = 3.0;
+const LAW_TOLERATES: f64 = 0.01;
+/// From this loss on it is about as fast as TCP: so many windows of 1/sqrt(loss) packets a round trip
+/// (Mathis et al. 1997, with the factor that fits `haul` in the simulator; docs/doctor.md).
+const LAW_YIELDS: f64 = 0.03;
+const LAW_WINDOW: f64 = 1.5;
 /// The round trip taken where none is known, seconds: another continent.
 const FAR: f64 = 0.1;
 /// Part of a TCP buffer that is window.
@@ -110,13 +116,11 @@ pub(super) struct Situation {
     /// Bytes of a packet.
     pub mss: u16,
     pub tcp: bool,
-    /// The transfer stays below what the path can keep up.
-    pub gentle: bool,
 }
 
 impl Situation {
     pub fn new(local: HostReport, peer: Option<HostReport>, path: Option<PathReport>) -> Self {
-        Situation { local, peer, path, mss: 1500, tcp: false, gentle: false }
+        Situation { local, peer, path, mss: 1500, tcp: false }
     }
 
     /// Where the data goes to.
@@ -159,11 +163,15 @@ impl Situation {
         }
     }
 
-    /// Whether packets are larger than the path takes, and then whether the sending host knows it and
-    /// cuts them itself.
+    /// Whether packets are larger than passes whole, and then whether they arrive all the same, in
+    /// pieces. That is so unless it was tried in vain: no socket of farhaul's forbids it.
     pub fn oversize(&self) -> Option<bool> {
-        let mtu = self.mtu()?;
-        (self.mss > mtu).then(|| self.card_mtu().is_some_and(|known| known <= mtu.into()))
+        let arrive = self.path.as_ref().and_then(|path| path.forward.fragments).unwrap_or(true);
+        match self.mtu() {
+            Some(mtu) => (self.mss > mtu).then_some(arrive),
+            // Nothing is known to pass whole.
+            None => (!arrive).then_some(false),
+        }
     }
 
     fn card_mtu(&self) -> Option<u32> {
@@ -171,11 +179,11 @@ impl Situation {
         cards.filter_map(|card| card.mtu).min()
     }
 
-    /// The loss that the transfer meets.
+    /// The share of packets that the path loses, from the larger of the samples.
     pub fn loss(&self) -> f64 {
         let Some(path) = &self.path else { return 0.0 };
-        let load = path.load.filter(|_| !self.gentle).map_or(0.0, |load| load.loss());
-        path.forward.loss().max(load)
+        let load = path.load.filter(|load| load.sent >= path.forward.sent);
+        load.map_or(path.forward.loss(), |load| load.loss())
     }
 }
 
@@ -271,11 +279,28 @@ fn path(situation: &Situation) -> Option<f64> {
         None => situation.loss(),
     };
     let mss = f64::from(situation.mss);
-    let share = (LAW_SHARE - LAW_LOSS * loss).max(0.1) * (mss - HEADERS) / mss;
-    // A capacity that may be more does not limit anything that is known.
-    let capacity = path.forward.capacity.filter(|_| !path.forward.capacity_is_least)?;
-    let kept = path.load.filter(|_| situation.gentle).map_or(1.0, |load| 1.0 - load.loss());
-    Some(capacity * share * kept)
+    // A capacity that may be more does not limit anything that is known, unless losses do.
+    let capacity = match path.forward.capacity {
+        Some(capacity) if !path.forward.capacity_is_least => capacity,
+        Some(capacity) if loss > LAW_TOLERATES => capacity,
+        _ => return None,
+    };
+    let rtt = path.rtt.map_or(FAR, |rtt| rtt.min_ms * 1e-3);
+    Some(default_law(capacity, loss, rtt, mss * 8.0) * (mss - HEADERS) / mss)
+}
+
+/// What the default law sends over a path of `capacity` bits/s that loses this share of packets of so
+/// many bits by chance, with a round trip of `rtt` seconds.
+fn default_law(capacity: f64, loss: f64, rtt: f64, packet: f64) -> f64 {
+    let full = capacity * (LAW_SHARE - LAW_LOSS * loss).max(0.0);
+    if loss <= LAW_TOLERATES {
+        return full;
+    }
+    let window = LAW_WINDOW * packet / (rtt.max(1e-5) * loss.sqrt());
+    let yields = window.min(full);
+    // In between now the one holds, now the other.
+    let part = ((loss / LAW_TOLERATES).ln() / (LAW_YIELDS / LAW_TOLERATES).ln()).min(1.0);
+    full.powf(1.0 - part) * yields.powf(part)
 }
 
 fn windows(situation: &Situation) -> Option<f64> {

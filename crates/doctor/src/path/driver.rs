@@ -42,12 +42,24 @@ pub enum ProbeError {
 /// # Errors
 /// What the system says of socket, address and options.
 pub fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(addr, &Options::default())?;
-    sockopt::set_ip_mtu_discover(&socket, sockopt::Ipv4PathMtuDiscovery::PROBE)?;
-    if addr.is_ipv6() {
-        sockopt::set_ipv6_mtu_discover(&socket, sockopt::Ipv6PathMtuDiscovery::PROBE)?;
-    }
+    bind_with(addr, &Options::default())
+}
+
+fn bind_with(addr: SocketAddr, options: &Options) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(addr, options)?;
+    set_whole(&socket, true)?;
     Ok(socket)
+}
+
+/// Whether packets that are too large are lost; else the kernel cuts them, as it does those of
+/// transfers, once it knows.
+fn set_whole(socket: &UdpSocket, whole: bool) -> io::Result<()> {
+    use sockopt::{Ipv4PathMtuDiscovery as V4, Ipv6PathMtuDiscovery as V6};
+    sockopt::set_ip_mtu_discover(socket, if whole { V4::PROBE } else { V4::WANT })?;
+    if socket.local_addr().is_ipv6() {
+        sockopt::set_ipv6_mtu_discover(socket, if whole { V6::PROBE } else { V6::WANT })?;
+    }
+    Ok(())
 }
 
 /// Measures the path to a responder at `to`. Takes some 5 to 15 s; tells `progress` what is measured
@@ -72,11 +84,16 @@ pub fn probe_path(
     let clock = Clock::start();
     let mut prober = Prober::new(config, secret.clone(), session, clock.now());
     let (mut inbox, mut outbox) = (Inbox::new(), Outbox::default());
-    let mut datagram = Vec::new();
+    let (mut datagram, mut must_be_whole) = (Vec::new(), true);
     loop {
-        // A train leaves in batches; small questions leave at once.
         while prober.poll(clock.now(), &mut datagram) {
-            outbox.put(&socket, to, &datagram)?;
+            let (together, whole) = prober.manner();
+            if whole != must_be_whole {
+                outbox.flush(&socket)?;
+                set_whole(&socket, whole)?;
+                must_be_whole = whole;
+            }
+            outbox.put(&socket, to, &datagram, together)?;
         }
         outbox.flush(&socket)?;
         if !progress(prober.progress()) {
@@ -109,9 +126,12 @@ pub fn respond(
     let mut answer = Vec::new();
     while goes_on() {
         wait(socket, LONGEST_WAIT)?;
+        // Read after what is in the socket was read, it would count what is not yet due.
+        responder.set_dropped(socket.dropped());
         inbox.receive(socket, &clock, |from, arrived, bytes| {
-            if responder.handle(arrived, clock.now(), from, bytes, &mut answer) {
-                outbox.put(socket, from, &answer)?;
+            if let Some(together) = responder.handle(arrived, clock.now(), from, bytes, &mut answer)
+            {
+                outbox.put(socket, from, &answer, together)?;
             }
             Ok(())
         })?;
@@ -191,11 +211,19 @@ struct Outbox {
 }
 
 impl Outbox {
-    fn put(&mut self, socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+    /// Sends what waits if the datagram cannot leave together with it, `together` at most.
+    fn put(
+        &mut self,
+        socket: &UdpSocket,
+        to: SocketAddr,
+        datagram: &[u8],
+        together: u32,
+    ) -> io::Result<()> {
+        let most = MAX_SEGMENTS.min(together.max(1) as usize);
         let fits = self.to == Some(to)
             && self.segment == datagram.len()
             && self.bytes.len() + datagram.len() <= MAX_SEND
-            && self.bytes.len() < MAX_SEGMENTS * self.segment;
+            && self.bytes.len() < most * self.segment;
         if !fits {
             self.flush(socket)?;
             (self.to, self.segment) = (Some(to), datagram.len());
@@ -273,6 +301,34 @@ mod tests {
         told.dedup();
         assert_eq!(told.first(), Some(&"asking for an answer"));
         assert_eq!(told.last(), Some(&"done"));
+    }
+
+    /// A socket with room for a few packets drops what comes at once, however busy its reader: that is no
+    /// loss of the path, and its capacity is no less for it.
+    #[test]
+    fn a_receiver_with_a_small_buffer_is_no_shaper() {
+        let secret = Secret::new(b"0123456789abcdef").unwrap();
+        let small = Options { receive_buffer: 16 << 10, ..Options::default() };
+        let socket = bind_with("127.0.0.1:0".parse().unwrap(), &small).unwrap();
+        let (to, stop) = (socket.local_addr(), AtomicBool::new(false));
+        let report = thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut responder = Responder::new(secret.clone());
+                respond(&socket, &mut responder, || !stop.load(Ordering::Relaxed)).unwrap();
+            });
+            let config = ProbeConfig { pings: 100, ..ProbeConfig::default() };
+            let report = probe_path(to, &secret, config, &mut |_| true);
+            stop.store(true, Ordering::Relaxed);
+            report.unwrap()
+        });
+        let way = report.forward;
+        assert!(way.capacity.is_none() || way.capacity_is_least, "{report:?}");
+        if let Some(load) = report.load {
+            // What the host's network backlog drops is counted elsewhere.
+            assert!(load.dropped > 0 && load.loss() < 0.01, "{report:?}");
+        }
+        let told = crate::advise(&crate::HostReport::default(), None, Some(&report));
+        assert!(told.stages.iter().all(|stage| stage.kind != crate::StageKind::Path), "{told:?}");
     }
 
     #[test]

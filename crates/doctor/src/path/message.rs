@@ -1,12 +1,14 @@
-//! Datagrams of the probing: 64 bytes, a tag of 16, and padding that means nothing.
+//! Datagrams of the probing: 88 bytes, a tag of 16, and padding that means nothing.
 
 use core::fmt;
 
 /// Bytes of a datagram without padding, and of the smallest there is.
 pub const HEADER: usize = BODY + TAG;
-const BODY: usize = 64;
+const BODY: usize = 24 + 8 * WORDS;
 const TAG: usize = 16;
-const MAGIC: [u8; 4] = *b"fhD1";
+/// Numbers that a message carries.
+pub const WORDS: usize = 8;
+const MAGIC: [u8; 4] = *b"fhD2";
 /// Shorter secrets can be guessed.
 const SHORTEST: usize = 16;
 
@@ -33,8 +35,8 @@ impl Secret {
             return Err(SecretError(shared.len()));
         }
         Ok(Secret {
-            questions: blake3::derive_key("farhaul doctor 1 questions", shared),
-            answers: blake3::derive_key("farhaul doctor 1 answers", shared),
+            questions: blake3::derive_key("farhaul doctor 2 questions", shared),
+            answers: blake3::derive_key("farhaul doctor 2 answers", shared),
         })
     }
 
@@ -67,7 +69,8 @@ pub enum Wish {
 /// What a datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Counted in its round, and answered as it wishes.
+    /// Counted in its round, and answered as it wishes. Words: when it was sent, how many answers may
+    /// leave together.
     Question(Wish),
     /// For the tally of a round.
     Ask,
@@ -87,7 +90,7 @@ pub struct Message {
     pub session: u64,
     /// Within the round, from 0.
     pub sequence: u32,
-    pub words: [u64; 5],
+    pub words: [u64; WORDS],
 }
 
 impl Message {
@@ -142,12 +145,16 @@ impl Message {
         if half(20)? as usize != datagram.len() {
             return None;
         }
+        let mut words = [0; WORDS];
+        for (index, value) in words.iter_mut().enumerate() {
+            *value = word(24 + 8 * index)?;
+        }
         Some(Message {
             kind,
             round: u16::from_be_bytes([body[6], body[7]]),
             session: word(8)?,
             sequence: half(16)?,
-            words: [word(24)?, word(32)?, word(40)?, word(48)?, word(56)?],
+            words,
         })
     }
 }
@@ -168,7 +175,7 @@ mod tests {
             round: 7,
             session: 0x0123_4567_89ab_cdef,
             sequence: 99,
-            words: [1, 2, 3, 4, 5],
+            words: [1, 2, 3, 4, 5, 6, 7, 8],
         }
     }
 

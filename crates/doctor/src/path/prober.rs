@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farhaul_base::Time;
 
-use super::message::{HEADER, Message, Secret, Wish};
+use super::message::{HEADER, Message, Secret, WORDS, Wish};
 use super::report::{Load, PathReport, Reach, Rtt};
 use super::round::{Plan, Round, Sample, Sizes};
 use super::search::{CEILING, FLOOR, Search};
@@ -14,10 +14,16 @@ use super::tally::{Counts, MOST};
 const PING: u16 = 200;
 /// Copies of each size when the MTU is searched: one lost packet must not decide it.
 const COPIES: usize = 3;
-/// Datagrams of the first train, and the time that a train should take at the narrowest link: long
-/// against what hosts do to times.
+/// What transfers send, bytes, and how many packets of that size show whether they pass in pieces: the
+/// first ones may be lost while the sending host learns that they must be cut.
+const USUAL: u16 = 1500;
+const CUT: u32 = 12;
+/// Datagrams of the first train, and the time that a train should take at the narrowest link: twice
+/// what is long against what hosts do to times, for its first half does not count.
 const FIRST_TRAIN: u32 = 16;
-const TRAIN_SPAN: Duration = Duration::from_millis(20);
+const TRAIN_SPAN: Duration = Duration::from_millis(40);
+/// A train leaves in so many pieces at least, or a queue would see it as one.
+const PIECES: u32 = 16;
 /// Most bytes of a train.
 const TRAIN_BYTES: u32 = 2 << 20;
 /// Trains whose median is the capacity, and those without a result after which to give up.
@@ -30,6 +36,18 @@ const SENDER_LIMITED: f64 = 0.9;
 const LOAD_SHARE: f64 = 0.9;
 const LOAD_TIME: f64 = 1.0;
 const LOAD_BYTES: f64 = 32e6;
+/// Streams at most.
+const LOADS: usize = 4;
+/// A stream may have been faster than the path if it loses this share and half as much again as the
+/// slow stream did, or if less than this share of its rate arrives.
+const LOAD_LOSS: f64 = 0.002;
+const LOAD_DELIVERED: f64 = 0.9;
+/// It was, if at 90% of what arrived no more than this part of that is lost...
+const CURED: f64 = 0.7;
+/// ...and the measured capacity is wrong if this share of the stream was lacking.
+const LACKING: f64 = 0.02;
+/// A share of a train or stream that the receiving host drops, from which on that tells the host's speed.
+const HOST_LIMITED: f64 = 0.02;
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -64,9 +82,21 @@ impl Default for ProbeConfig {
 enum Stage {
     Hello,
     Ping,
-    Mtu { search: Search, back: bool },
-    Trains { trains: Trains, back: bool },
-    Load,
+    Mtu {
+        search: Search,
+        back: bool,
+    },
+    /// Whether larger packets pass in pieces.
+    Cut,
+    Trains {
+        trains: Trains,
+        back: bool,
+    },
+    /// With what the stream before this one has shown.
+    Load {
+        streams: usize,
+        before: Option<Load>,
+    },
     Over,
 }
 
@@ -76,7 +106,7 @@ struct Trains {
     /// Datagrams of each.
     count: u32,
     rates: Vec<f64>,
-    sender_limited: usize,
+    host_limited: usize,
     in_vain: u32,
     received: u32,
     late: u32,
@@ -109,6 +139,8 @@ impl Prober {
             sizes: Sizes::Same { bytes: PING, count },
             wish: Wish::Small,
             interval: every,
+            together: 1,
+            whole: false,
             ask: false,
             until_first: true,
         };
@@ -129,7 +161,8 @@ impl Prober {
     pub fn poll(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         loop {
             if let Some((kind, sequence, len)) = self.round.poll(now) {
-                let words = [now.as_nanos(), 0, 0, 0, 0];
+                let mut words = [0; WORDS];
+                words[..2].copy_from_slice(&[now.as_nanos(), self.round.plan.together.into()]);
                 let message = Message {
                     kind,
                     round: self.round.number,
@@ -164,6 +197,12 @@ impl Prober {
         }
     }
 
+    /// How the datagrams of [`poll`](Prober::poll) are to leave: how many in one call of the system at
+    /// most, and whether they must be whole, that is be lost where they are too large to pass.
+    pub fn manner(&self) -> (u32, bool) {
+        (self.round.plan.together, self.round.plan.whole)
+    }
+
     /// What was found out, once all is done.
     pub fn report(&self) -> Option<&PathReport> {
         matches!(self.stage, Stage::Over).then_some(&self.report)
@@ -176,7 +215,8 @@ impl Prober {
             Stage::Ping => "round-trip time and loss",
             Stage::Mtu { .. } => "path MTU",
             Stage::Trains { .. } => "capacity",
-            Stage::Load => "loss under load",
+            Stage::Cut => "whether packets pass in pieces",
+            Stage::Load { .. } => "loss under load",
             Stage::Over => "done",
         }
     }
@@ -191,7 +231,11 @@ impl Prober {
             }
             Stage::Mtu { search, back } => self.after_mtu(now, search, back),
             Stage::Trains { trains, back } => self.after_train(now, trains, back),
-            Stage::Load => self.take_load(),
+            Stage::Cut => {
+                self.report.forward.fragments = Some(!self.round.replied.is_empty());
+                self.begin_trains(now);
+            }
+            Stage::Load { streams, before } => self.after_load(now, streams, before),
             Stage::Over => {}
         }
     }
@@ -214,6 +258,8 @@ impl Prober {
             sizes: Sizes::Same { bytes: PING, count: self.config.pings },
             wish: Wish::Small,
             interval: self.config.ping_interval,
+            together: 1,
+            whole: false,
             ask: true,
             until_first: false,
         };
@@ -246,6 +292,8 @@ impl Prober {
             wish: if back { Wish::Full } else { Wish::Small },
             // Narrow paths have short queues.
             interval: Duration::from_millis(1),
+            together: 1,
+            whole: true,
             ask: false,
             until_first: false,
         };
@@ -266,13 +314,32 @@ impl Prober {
         }
         let way = if back { &mut self.report.back } else { &mut self.report.forward };
         way.mtu = search.found();
-        match way.mtu {
+        let (mtu, whole) = (way.mtu, self.report.forward.mtu);
+        match mtu {
             Some(mtu) if !back => self.search_mtu(now, Search::new(mtu), true),
-            _ => {
-                let trains = Trains { count: FIRST_TRAIN, ..Trains::default() };
-                self.send_train(now, trains, false);
-            }
+            _ if whole.is_none_or(|mtu| mtu < USUAL) => self.send_cut(now),
+            _ => self.begin_trains(now),
         }
+    }
+
+    /// What transfers send is too large to pass whole: the kernel may cut it, as it may theirs.
+    fn send_cut(&mut self, now: Time) {
+        let plan = Plan {
+            sizes: Sizes::Same { bytes: USUAL - self.config.overhead, count: CUT },
+            wish: Wish::Small,
+            // So that the last ones leave after a router's answer to the first.
+            interval: (self.slowest * 2 / CUT).max(Duration::from_millis(2)),
+            together: 1,
+            whole: false,
+            ask: false,
+            until_first: true,
+        };
+        self.begin(now, Stage::Cut, plan);
+    }
+
+    fn begin_trains(&mut self, now: Time) {
+        let trains = Trains { count: FIRST_TRAIN, ..Trains::default() };
+        self.send_train(now, trains, false);
     }
 
     /// Payload bytes of datagrams that pass both ways.
@@ -292,6 +359,8 @@ impl Prober {
             sizes: Sizes::Same { bytes: self.payload(), count: trains.count },
             wish: if back { Wish::Full } else { Wish::Count },
             interval: Duration::ZERO,
+            together: trains.count / PIECES,
+            whole: true,
             ask: !back,
             until_first: false,
         };
@@ -309,7 +378,7 @@ impl Prober {
         }
         let reordered = f64::from(trains.late) / f64::from(trains.received.max(1));
         let capacity = median(&mut trains.rates);
-        let limited = trains.sender_limited * 2 > trains.rates.len();
+        let limited = trains.host_limited * 2 > trains.rates.len();
         if back {
             // A reply is late, too, if its question was.
             let forward = &self.report.forward;
@@ -318,7 +387,7 @@ impl Prober {
             let way = &mut self.report.back;
             way.reordered = (reordered - forward.reordered).max(0.0);
             (way.capacity, way.capacity_is_least) = (capacity, limited);
-            self.send_load(now);
+            self.begin_load(now);
         } else {
             let way = &mut self.report.forward;
             way.reordered = reordered;
@@ -328,33 +397,82 @@ impl Prober {
         }
     }
 
-    fn send_load(&mut self, now: Time) {
-        let Some(capacity) = self.report.forward.capacity else { return };
+    fn begin_load(&mut self, now: Time) {
+        if let Some(capacity) = self.report.forward.capacity {
+            self.send_load(now, capacity * LOAD_SHARE, 1, None);
+        }
+    }
+
+    fn send_load(&mut self, now: Time, rate: f64, streams: usize, before: Option<Load>) {
         let wire = f64::from(self.wire_len());
-        let rate = capacity * LOAD_SHARE;
         let bytes = (rate / 8.0 * LOAD_TIME).min(LOAD_BYTES);
+        let interval = Duration::from_secs_f64((wire * 8.0 / rate).min(1.0));
         let plan = Plan {
             sizes: Sizes::Same {
                 bytes: self.payload(),
                 count: ((bytes / wire) as u32).clamp(FIRST_TRAIN, MOST),
             },
             wish: Wish::Count,
-            interval: Duration::from_secs_f64((wire * 8.0 / rate).min(1.0)),
+            interval,
+            // A millisecond's worth.
+            together: (1e-3 / interval.as_secs_f64().max(1e-9)) as u32,
+            whole: true,
             ask: true,
             until_first: false,
         };
-        self.begin(now, Stage::Load, plan);
+        self.begin(now, Stage::Load { streams, before }, plan);
     }
 
-    fn take_load(&mut self) {
-        let Some(counts) = self.round.counts else { return };
-        let (sent, span) = (self.round.sent(), self.round.sending_span());
-        if span > 0 {
-            let bits = f64::from(sent - 1) * f64::from(self.wire_len()) * 8.0;
-            let lost = sent - counts.received;
-            self.report.load = Some(Load { offered: bits * 1e9 / span as f64, sent, lost });
+    /// A stream that was faster than the path tells the path's rate by what arrived in the end, and
+    /// nothing of its loss: that is what a slower one is for, which is sent then. Where a slower stream
+    /// loses as much, the loss is the path's.
+    fn after_load(&mut self, now: Time, streams: usize, before: Option<Load>) {
+        let Some(load) = self.load() else { return };
+        self.report.load = Some(load);
+        if let Some(before) = before {
+            if lacking(&load) > CURED * lacking(&before) {
+                return;
+            }
+            if let Some(delivered) = before.delivered.filter(|_| lacking(&before) > LACKING) {
+                let way = &mut self.report.forward;
+                if way.capacity.is_none_or(|capacity| delivered < capacity) {
+                    (way.capacity, way.capacity_is_least) = (Some(delivered), false);
+                }
+            }
+        }
+        if load.dropped() > HOST_LIMITED {
+            self.report.forward.capacity_is_least = true;
+            return;
+        }
+        let slow = self.report.forward.loss();
+        let lossy = load.loss() > LOAD_LOSS && load.loss() > 1.5 * slow;
+        if let Some(delivered) = load.delivered.filter(|_| streams < LOADS)
+            && (lossy || delivered < LOAD_DELIVERED * load.offered)
+        {
+            self.send_load(now, delivered * LOAD_SHARE, streams + 1, Some(load));
         }
     }
+
+    /// What became of the stream; `None` if that was not told.
+    fn load(&self) -> Option<Load> {
+        let counts = self.round.counts?;
+        let (sent, span) = (self.round.sent(), self.round.sending_span());
+        let bits = f64::from(sent - 1) * f64::from(self.wire_len()) * 8.0;
+        (span > 0).then(|| Load {
+            offered: bits * 1e9 / span as f64,
+            delivered: counts.rate(self.wire_len()),
+            sent,
+            lost: sent - counts.received,
+            dropped: self.round.dropped(&counts),
+        })
+    }
+}
+
+/// The share of a stream that did not arrive in its second half, in time or at all; what the receiving
+/// host dropped has arrived there.
+fn lacking(load: &Load) -> f64 {
+    let late = load.delivered.map_or(0.0, |delivered| 1.0 - delivered / load.offered);
+    late.max(load.loss()) - load.dropped()
 }
 
 impl Trains {
@@ -364,16 +482,21 @@ impl Trains {
         self.received += counts.received;
         self.late += counts.late;
         let Some(rate) = counts.rate(wire_len) else {
-            self.in_vain += 1;
             // All may have come at once.
-            return counts.received > round.sent() / 2 && self.lengthen(wire_len);
+            if counts.received > round.sent() / 2 && self.lengthen(wire_len) {
+                return true;
+            }
+            self.in_vain += 1;
+            return false;
         };
         let span = counts.last.nanos_since(counts.first);
         if u128::from(span) < TRAIN_SPAN.as_nanos() && self.lengthen(wire_len) {
             return true;
         }
-        self.sender_limited +=
-            usize::from(round.sending_span() as f64 > SENDER_LIMITED * span as f64);
+        let slow_sender = round.sending_span() as f64 > SENDER_LIMITED * span as f64;
+        let slow_receiver =
+            f64::from(round.dropped(counts)) > HOST_LIMITED * f64::from(round.sent());
+        self.host_limited += usize::from(slow_sender || slow_receiver);
         self.rates.push(rate);
         false
     }

@@ -13,7 +13,8 @@ pub struct PathReport {
     pub forward: Way,
     /// To the asking side.
     pub back: Way,
-    /// What became of a steady stream forward, somewhat slower than the capacity.
+    /// What became of a steady stream forward at 90% of the capacity. Streams that were faster than
+    /// the path turned out to be are not told of: what they lost is not the path's loss.
     pub load: Option<Load>,
     /// How far the peer's clock is ahead of ours, ms.
     pub clock_offset_ms: Option<f64>,
@@ -63,9 +64,13 @@ pub struct Way {
     /// The largest packet that passes whole, bytes with headers, 1200 to 9000. `None`: unknown, or
     /// not even 1200.
     pub mtu: Option<u16>,
-    /// Bits per second with headers.
+    /// Whether packets of 1500 bytes arrive all the same when the kernel may cut them, as it may those
+    /// of transfers. `None`: not tried, for they pass whole, or this is the way back.
+    #[serde(default)]
+    pub fragments: Option<bool>,
+    /// Bits per second with headers that last: what a token bucket lets through at once is not in it.
     pub capacity: Option<f64>,
-    /// It may be more: the sender, or the way there, was no faster.
+    /// It may be more: the sender, the receiving host or the way there was no faster.
     pub capacity_is_least: bool,
 }
 
@@ -74,10 +79,17 @@ pub struct Way {
 pub struct Load {
     /// Bits per second with headers.
     pub offered: f64,
+    /// Bits per second that arrived in the second half of the time; `None`: too few to tell.
+    #[serde(default)]
+    pub delivered: Option<f64>,
     /// Datagrams.
     pub sent: u32,
-    /// Those that did not arrive.
+    /// Those that were not received, for whatever reason.
     pub lost: u32,
+    /// Of those, about how many the receiving host dropped because its socket's buffer was full: these the
+    /// path has delivered.
+    #[serde(default)]
+    pub dropped: u32,
 }
 
 impl Way {
@@ -88,9 +100,14 @@ impl Way {
 }
 
 impl Load {
-    /// Share of datagrams lost, 0 to 1.
+    /// Share of datagrams that the path lost, 0 to 1; what the receiving host dropped is not in it.
     pub fn loss(&self) -> f64 {
-        share(self.lost, self.sent)
+        share(self.lost.saturating_sub(self.dropped), self.sent)
+    }
+
+    /// Share of datagrams that the receiving host dropped, 0 to 1.
+    pub fn dropped(&self) -> f64 {
+        share(self.dropped.min(self.lost), self.sent)
     }
 }
 

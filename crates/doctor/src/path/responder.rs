@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use farhaul_base::Time;
 
-use super::message::{HEADER, Kind, Message, Secret, Wish};
-use super::tally::Tally;
+use super::message::{HEADER, Kind, Message, Secret, WORDS, Wish};
+use super::tally::{Counts, Tally};
 
 /// Probers at the same time.
 const MOST_SESSIONS: usize = 16;
@@ -23,6 +23,8 @@ pub struct Responder {
     secret: Secret,
     sessions: BTreeMap<(SocketAddr, u64), Session>,
     seen: u64,
+    /// What the host has dropped: before the latest look, and at it.
+    dropped: (u32, u32),
 }
 
 #[derive(Debug)]
@@ -30,12 +32,14 @@ struct Session {
     round: u16,
     tally: Tally,
     latest: Time,
+    /// What the host had dropped when the round began.
+    dropped: u32,
 }
 
 impl Responder {
     /// A responder to those who know `secret`.
     pub fn new(secret: Secret) -> Self {
-        Responder { secret, sessions: BTreeMap::new(), seen: 0 }
+        Responder { secret, sessions: BTreeMap::new(), seen: 0, dropped: (0, 0) }
     }
 
     /// How many datagrams of those who know the secret have come.
@@ -43,8 +47,15 @@ impl Responder {
         self.seen
     }
 
+    /// The host has dropped so many datagrams since the socket was opened, because its buffer was full;
+    /// the count wraps. To be told before the datagrams that a look at the socket has brought.
+    pub fn set_dropped(&mut self, total: u32) {
+        self.dropped = (self.dropped.1, total);
+    }
+
     /// A datagram came from `from` at `arrived`, and is looked at `now`; both count in the same
-    /// clock, which probers compare with theirs. `true`: `answer` is to go back.
+    /// clock, which probers compare with theirs. If `answer` is to go back, how many answers may leave
+    /// in one call of the system.
     pub fn handle(
         &mut self,
         arrived: Time,
@@ -52,40 +63,47 @@ impl Responder {
         from: SocketAddr,
         datagram: &[u8],
         answer: &mut Vec<u8>,
-    ) -> bool {
-        let Some(message) = Message::read(&self.secret, datagram) else { return false };
+    ) -> Option<u32> {
+        let message = Message::read(&self.secret, datagram)?;
         if !matches!(message.kind, Kind::Question(_) | Kind::Ask) {
-            return false;
+            return None;
         }
-        let Some(session) = self.session(from, message.session, now) else { return false };
+        let session = self.session(from, message.session, now)?;
         self.seen += 1;
-        let Some(session) = self.sessions.get_mut(&session) else { return false };
+        let session = self.sessions.get_mut(&session)?;
         session.latest = now;
         let (kind, words, len) = match message.kind {
             Kind::Question(wish) => {
                 if message.round > session.round {
                     session.round = message.round;
                     session.tally = Tally::default();
+                    // What was dropped since the look before this one may have been of this round.
+                    session.dropped = self.dropped.0;
                 }
                 // Those of rounds that are over do not count.
                 if message.round == session.round {
                     session.tally.count(message.sequence, arrived);
                 }
                 let len = match wish {
-                    Wish::Count => return false,
+                    Wish::Count => return None,
                     Wish::Small => HEADER,
                     Wish::Full => datagram.len(),
                 };
-                let words = [message.words[0], arrived.as_nanos(), now.as_nanos(), 0, 0];
+                let mut words = [0; WORDS];
+                words[..3].copy_from_slice(&[message.words[0], arrived.as_nanos(), now.as_nanos()]);
                 (Kind::Reply, words, len)
             }
             // Nothing of this round has come.
-            _ if message.round > session.round => (Kind::Tally, Tally::default().words(), HEADER),
-            _ if message.round < session.round => return false,
-            _ => (Kind::Tally, session.tally.words(), HEADER),
+            _ if message.round > session.round => (Kind::Tally, Counts::default().words(), HEADER),
+            _ if message.round < session.round => return None,
+            _ => {
+                let dropped = self.dropped.1.wrapping_sub(session.dropped);
+                let counts = Counts { dropped, ..session.tally.counts() };
+                (Kind::Tally, counts.words(), HEADER)
+            }
         };
         Message { kind, words, ..message }.write(&self.secret, len, answer);
-        true
+        Some(u32::try_from(message.words[1]).unwrap_or(1))
     }
 
     /// The key of a session that is remembered from now on; `None` if there are too many.
@@ -100,7 +118,9 @@ impl Responder {
         if self.sessions.len() >= MOST_SESSIONS {
             return None;
         }
-        self.sessions.insert(key, Session { round: 0, tally: Tally::default(), latest: now });
+        let dropped = self.dropped.0;
+        let session = Session { round: 0, tally: Tally::default(), latest: now, dropped };
+        self.sessions.insert(key, session);
         Some(key)
     }
 }
@@ -115,7 +135,7 @@ mod tests {
 
     fn datagram(kind: Kind, session: u64, round: u16, len: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        Message { kind, round, session, sequence: 0, words: [0; 5] }.write(
+        Message { kind, round, session, sequence: 0, words: [0; WORDS] }.write(
             &secret(),
             len,
             &mut out,
@@ -126,7 +146,7 @@ mod tests {
     fn handle(responder: &mut Responder, s: u64, from: &str, datagram: &[u8]) -> Option<Vec<u8>> {
         let mut answer = Vec::new();
         let at = Time::from_secs(s);
-        responder.handle(at, at, from.parse().unwrap(), datagram, &mut answer).then_some(answer)
+        responder.handle(at, at, from.parse().unwrap(), datagram, &mut answer).map(|_| answer)
     }
 
     #[test]
@@ -167,6 +187,25 @@ mod tests {
         assert!(!ask(2, 16), "one too many");
         assert!(ask(2, 3), "a known one");
         assert!(ask(16, 16), "the others were silent for long");
+    }
+
+    #[test]
+    fn what_the_host_dropped_is_told_by_round() {
+        let mut responder = Responder::new(secret());
+        responder.set_dropped(u32::MAX);
+        let mut told = |dropped, round, ask: bool| {
+            responder.set_dropped(dropped);
+            let kind = if ask { Kind::Ask } else { Kind::Question(Wish::Count) };
+            let answer = handle(&mut responder, 1, "10.0.0.1:5", &datagram(kind, 1, round, 200))?;
+            Some(Message::read(&secret(), &answer)?.words[7])
+        };
+        // The count may wrap, and what was dropped as the round began belongs to it.
+        told(u32::MAX, 1, false);
+        assert_eq!(told(4, 1, true), Some(5));
+        told(9, 2, false);
+        assert_eq!((told(9, 2, true), told(9, 2, true)), (Some(5), Some(5)));
+        told(9, 3, false);
+        assert_eq!(told(9, 3, true), Some(0));
     }
 
     #[test]

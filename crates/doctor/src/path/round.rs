@@ -20,6 +20,11 @@ pub struct Plan {
     pub wish: Wish,
     /// From one question to the next; zero: a train.
     pub interval: Duration,
+    /// How many questions, and how many of their answers, may leave in one call of the system, which
+    /// the kernel may hand on in one piece.
+    pub together: u32,
+    /// Questions must not be cut on the way.
+    pub whole: bool,
     /// Ask for the responder's tally at the end.
     pub ask: bool,
     /// The first reply ends it.
@@ -190,6 +195,13 @@ impl Round {
             // A narrow path is slow with the rest, too.
             *until = (*until).max(now + self.patience);
         }
+    }
+
+    /// How many questions the responder's host has dropped, at most. What left in one call it may have
+    /// dropped in one piece, which its count takes for one.
+    pub fn dropped(&self, counts: &Counts) -> u32 {
+        let lost = self.sent().saturating_sub(counts.received);
+        counts.dropped.saturating_mul(self.plan.together.max(1)).min(lost)
     }
 
     /// Whether nothing more will come of it.

@@ -1,5 +1,6 @@
 //! Paths with known properties, in virtual time.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -27,22 +28,89 @@ impl Packet for Datagram {
     }
 }
 
-/// One direction: a link that takes packets up to an MTU.
+/// A token bucket before a link, with a queue behind it or none (a policer).
+struct Bucket {
+    bits_per_second: f64,
+    burst: f64,
+    limit: usize,
+    tokens: f64,
+    /// When the tokens were counted, and before which nothing leaves.
+    at: Time,
+    /// When each leaves.
+    queue: VecDeque<(Time, Datagram)>,
+    waiting: usize,
+}
+
+impl Bucket {
+    fn new(bits_per_second: f64, burst: usize, limit: usize) -> Self {
+        let (burst, queue) = (burst as f64, VecDeque::new());
+        Bucket { bits_per_second, burst, limit, tokens: burst, at: Time::ZERO, queue, waiting: 0 }
+    }
+
+    fn offer(&mut self, now: Time, datagram: Datagram) {
+        let (bytes, from) = (datagram.wire_len() as f64, now.max(self.at));
+        let per_second = self.bits_per_second / 8.0;
+        let tokens = self.tokens + (from - self.at).as_secs_f64() * per_second;
+        let tokens = tokens.min(self.burst);
+        let wait = Duration::from_secs_f64((bytes - tokens).max(0.0) / per_second);
+        if (wait.is_zero() && from == now) || self.waiting + datagram.wire_len() <= self.limit {
+            self.at = from + wait;
+            self.tokens = (tokens - bytes).max(0.0);
+            self.waiting += datagram.wire_len();
+            self.queue.push_back((self.at, datagram));
+        }
+    }
+}
+
+/// One direction: a link that takes packets up to an MTU, whole or in pieces.
 struct Direction {
     link: Link<Datagram>,
     mtu: usize,
+    /// Packets that are too large arrive in pieces, if they may be cut.
+    cuts: bool,
+    bucket: Option<Bucket>,
 }
 
 impl Direction {
     fn new(config: LinkConfig, mtu: usize, seed: u64) -> Self {
-        Direction { link: Link::new(config, seed), mtu }
+        Direction { link: Link::new(config, seed), mtu, cuts: false, bucket: None }
     }
 
-    fn offer(&mut self, at: Time, bytes: &[u8]) {
-        if bytes.len() + OVERHEAD <= self.mtu {
-            // A full queue drops it, as it should.
-            let _ = self.link.offer(at, Datagram(bytes.to_vec()));
+    /// Over Ethernet of 1 Gb/s.
+    fn behind(bucket: Bucket, seed: u64) -> Self {
+        let config = LinkConfig {
+            rate: Some("1G".parse().unwrap()),
+            delay: Duration::from_millis(10),
+            ..LinkConfig::default()
+        };
+        Direction { bucket: Some(bucket), ..Direction::new(config, 1500, seed) }
+    }
+
+    fn offer(&mut self, at: Time, bytes: &[u8], whole: bool) {
+        if bytes.len() + OVERHEAD > self.mtu && (whole || !self.cuts) {
+            return;
         }
+        let datagram = Datagram(bytes.to_vec());
+        match &mut self.bucket {
+            Some(bucket) => bucket.offer(at, datagram),
+            // A full queue drops it, as it should.
+            None => _ = self.link.offer(at, datagram),
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let leaves = self.bucket.as_ref().and_then(|bucket| Some(bucket.queue.front()?.0));
+        [leaves, self.link.next_event()].into_iter().flatten().min()
+    }
+
+    fn poll(&mut self, now: Time) -> Option<(Time, Datagram)> {
+        if let Some(bucket) = &mut self.bucket {
+            while let Some((at, datagram)) = bucket.queue.pop_front_if(|(at, _)| *at <= now) {
+                bucket.waiting -= datagram.wire_len();
+                let _ = self.link.offer(at, datagram);
+            }
+        }
+        self.link.poll(now)
     }
 }
 
@@ -70,19 +138,19 @@ fn measure(forward: Direction, back: Direction, ahead: Duration) -> (PathReport,
     let (mut now, mut out) = (begin, Vec::new());
     loop {
         while prober.poll(now, &mut out) {
-            forward.offer(now, &out);
+            forward.offer(now, &out, prober.manner().1);
         }
         let Some(timeout) = prober.next_timeout() else { break };
-        let events = [forward.link.next_event(), back.link.next_event()];
+        let events = [forward.next_event(), back.next_event()];
         now = events.into_iter().flatten().fold(timeout, Time::min).max(now);
-        while let Some((at, datagram)) = forward.link.poll(now) {
+        while let Some((at, datagram)) = forward.poll(now) {
             let theirs = at + ahead;
-            if responder.handle(theirs, theirs, from, &datagram.0, &mut out) {
+            if responder.handle(theirs, theirs, from, &datagram.0, &mut out).is_some() {
                 assert!(out.len() <= datagram.0.len());
-                back.offer(at, &out);
+                back.offer(at, &out, true);
             }
         }
-        while let Some((at, datagram)) = back.link.poll(now) {
+        while let Some((at, datagram)) = back.poll(now) {
             prober.handle(at, &datagram.0);
         }
         assert!(now - begin < Duration::from_secs(60), "it does not end: {prober:?}");
@@ -93,6 +161,11 @@ fn measure(forward: Direction, back: Direction, ahead: Duration) -> (PathReport,
 fn both_ways(config: LinkConfig, mtu: usize) -> (PathReport, Duration) {
     let (there, back) = (Direction::new(config.clone(), mtu, 1), Direction::new(config, mtu, 2));
     measure(there, back, Duration::from_millis(350))
+}
+
+/// Whether the long runs are wanted too.
+fn long() -> bool {
+    std::env::var_os("FARHAUL_LONG").is_some_and(|value| value == "1")
 }
 
 #[track_caller]
@@ -195,6 +268,67 @@ fn short_queues_do_not_mislead() {
     let (report, _) = both_ways(config, 1500);
     near(report.forward.capacity.unwrap(), 200e6, 0.05);
     assert_eq!(report.load.unwrap().lost, 0);
+}
+
+/// What a bucket lets through at once is no rate: shapers with long queues and with short ones, policers
+/// without, bursts from 16 kB to more than the trains are long.
+#[test]
+fn behind_a_token_bucket() {
+    // The fastest of them are the slowest to test.
+    let bits = if long() { &[5e6, 50e6, 200e6, 500e6][..] } else { &[5e6, 50e6] };
+    let bursts =
+        if long() { &[16_000, 64_000, 500_000, 4_000_000][..] } else { &[64_000, 300_000] };
+    for &bits in bits {
+        for &burst in bursts {
+            for queue_ms in [0.0, 2.0, 50.0] {
+                let limit = (bits / 8e3 * queue_ms) as usize;
+                let bucket = || Bucket::new(bits, burst, limit);
+                let (there, back) =
+                    (Direction::behind(bucket(), 1), Direction::behind(bucket(), 2));
+                let (report, took) = measure(there, back, Duration::ZERO);
+                let case = format!("{bits}, {burst}, {queue_ms} ms: {report:#?}");
+                let capacity = report.forward.capacity.expect(&case);
+                assert!((capacity / bits - 1.0).abs() < 0.1, "{case}");
+                assert!(!report.forward.capacity_is_least, "{case}");
+                let load = report.load.expect(&case);
+                assert!(load.loss() < 0.005, "{case}");
+                assert!((0.85..0.96).contains(&(load.offered / bits)), "{case}");
+                assert!(took < Duration::from_secs(20), "{took:?}: {case}");
+            }
+        }
+    }
+}
+
+/// The path's own losses are told from those of a stream that is too fast, and lower no capacity.
+#[test]
+fn losses_by_chance_are_not_those_of_a_bucket() {
+    let lossy = LinkConfig { loss: "5%".parse().unwrap(), ..long_fat() };
+    let (report, _) = both_ways(lossy.clone(), 1500);
+    near(report.forward.capacity.unwrap(), 200e6, 0.06);
+    near(report.load.unwrap().loss(), 0.05, 0.2);
+    // Both at once.
+    let mut there = Direction::new(lossy, 1500, 1);
+    there.bucket = Some(Bucket::new(50e6, 4_000_000, 20_000));
+    let (report, _) = measure(there, Direction::new(long_fat(), 1500, 2), Duration::ZERO);
+    near(report.forward.capacity.unwrap(), 50e6, 0.1);
+    near(report.load.unwrap().loss(), 0.05, 0.3);
+}
+
+#[test]
+fn packets_that_are_cut_are_told_from_those_that_are_lost() {
+    for cuts in [true, false] {
+        for mtu in [1280, 1000] {
+            let there = Direction { cuts, ..Direction::new(long_fat(), mtu, 1) };
+            let back = Direction::new(long_fat(), 1500, 2);
+            let (report, _) = measure(there, back, Duration::ZERO);
+            let whole = (mtu == 1280).then_some(1280);
+            assert_eq!((report.forward.mtu, report.forward.fragments), (whole, Some(cuts)));
+            assert_eq!(report.back.fragments, None);
+            near(report.forward.capacity.unwrap(), 200e6, 0.02);
+        }
+    }
+    let (report, _) = both_ways(long_fat(), 1500);
+    assert_eq!(report.forward.fragments, None);
 }
 
 #[test]
