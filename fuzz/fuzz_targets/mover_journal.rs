@@ -19,6 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
         let (first, count) = (word(1) >> (raw[17] & 63), word(9) >> (raw[18] & 63));
         let record = match raw[0] {
             0 => Record::Synced { records: first },
+            254.. => Record::Lost { first, count },
             kind @ 1..128 => {
                 let node = farhaul_mover::transfer::tree_hash::Node {
                     level: kind % 64,
@@ -37,31 +38,30 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn check(bytes: &[u8]) {
-    let Some((header, here)) = replay(bytes, boot(bytes)) else { return };
-    let (_, elsewhere) = replay(bytes, [0; 16]).expect("the header is sound");
-    for replayed in [&here, &elsewhere] {
+    let Some((header, believed)) = replay(bytes, true) else { return };
+    let (_, doubted) = replay(bytes, false).expect("the header is sound");
+    assert!(doubted.sure.is_empty());
+    for replayed in [&believed, &doubted] {
         assert!(replayed.records <= ((bytes.len() - HEADER) / RECORD) as u64);
         assert!(replayed.synced <= replayed.records);
-        let mut end = 0;
-        for node in replayed.tree.nodes() {
-            let chunks = replayed.tree.place(&node).expect("within the file");
-            assert!(chunks.start >= end, "twice");
-            end = chunks.end;
+        for tree in [&replayed.sure, &replayed.claims] {
+            let mut end = 0;
+            for node in tree.each_node() {
+                let chunks = tree.place(&node).expect("within the file");
+                assert!(chunks.start >= end, "twice");
+                end = chunks.end;
+            }
+            assert_eq!(tree.is_complete(), tree.missing().next().is_none());
+            let _ = tree.root();
         }
-        assert_eq!(replayed.tree.is_complete(), replayed.tree.missing().next().is_none());
-        let _ = replayed.tree.root();
-        assert!(replayed.unproved.len() as u64 <= replayed.records);
+        for node in replayed.claims.each_node() {
+            let chunks = replayed.claims.place(&node).expect("within the file");
+            assert!(replayed.sure.missing_in(chunks.clone()).eq([chunks]), "sure and claimed");
+        }
     }
-    let length = HEADER + here.records as usize * RECORD;
-    let (again, alone) = replay(&bytes[..length], header.boot).expect("the header is sound");
-    assert_eq!((again, alone.records), (header, here.records));
-    if header.boot != [0; 16] {
-        assert!(here.unproved.is_empty());
-        assert_eq!(alone.tree.nodes(), here.tree.nodes());
-    }
-}
-
-/// The boot that a sound header names.
-fn boot(bytes: &[u8]) -> [u8; 16] {
-    Header::decode(bytes).map_or([0; 16], |header| header.boot)
+    let length = HEADER + believed.records as usize * RECORD;
+    let (again, alone) = replay(&bytes[..length], true).expect("the header is sound");
+    assert_eq!((again, alone.records), (header, believed.records));
+    assert_eq!(alone.sure.nodes(), believed.sure.nodes());
+    assert_eq!(alone.claims.nodes(), believed.claims.nodes());
 }

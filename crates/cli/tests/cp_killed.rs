@@ -252,3 +252,57 @@ fn a_large_file_that_was_nearly_there_needs_only_the_rest() {
     );
     assert_copied(&scene);
 }
+
+/// Both sides are killed half way, and the part is damaged in a way that leaves its size alone: the same
+/// command again finds that, and what it then calls verified is the source's content.
+#[test]
+fn what_was_damaged_between_two_runs_is_sent_again() {
+    use std::os::unix::fs::FileExt;
+
+    let _turn = common::turn();
+    const SIZE: u64 = 48 << 20;
+    const AT: u64 = (5 << 20) + 12345;
+    type Damage = fn(&fs::File);
+    fn flip(file: &fs::File) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, AT).expect("it is there");
+        file.write_all_at(&[byte[0] ^ 4], AT).expect("a write");
+    }
+    let kinds: [(&str, Damage); 4] = [
+        ("a bit", flip),
+        ("a bit, with the old time", |file| {
+            let before = file.metadata().and_then(|meta| meta.modified()).expect("a time");
+            flip(file);
+            file.set_modified(before).expect("a time");
+        }),
+        ("zeros", |file| file.write_all_at(&[0; 1 << 16], AT).expect("a write")),
+        ("a hole", |file| {
+            use rustix::fs::{FallocateFlags, fallocate};
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(file, flags, AT, 1 << 16).expect("a hole");
+        }),
+    ];
+    for (number, (kind, damage)) in kinds.into_iter().enumerate() {
+        let scene = scene_or_skip!();
+        let push = number % 2 == 0;
+        let (_relay, run) = under_way(&scene, push, SIZE, SIZE / 2);
+        let agent = scene.agent();
+        kill(run.id());
+        kill(agent);
+        drop(run);
+        let entries = fs::read_dir(scene.path("")).expect("a directory").flatten();
+        let part = entries
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|end| end == "part"));
+        let part = part.expect("a partial file");
+        damage(&fs::File::options().read(true).write(true).open(part).expect("a partial file"));
+        let report =
+            scene.start(&large(&scene, push).each_ref().map(String::as_str)).finish_well().json();
+        assert_eq!((&report["ok"], &report["verified"]), (&true.into(), &true.into()), "{kind}");
+        assert_copied(&scene);
+        let number = |name: &str| report[name].as_u64().expect("a number");
+        assert_eq!(number("moved_bytes") + number("resumed_bytes"), SIZE, "{kind}: {report}");
+        assert!(number("resumed_bytes") > 1 << 20, "{kind}: {report}");
+        assert!(number("resumed_bytes") % (1 << 20) == 0, "{kind}: {report}");
+    }
+}

@@ -59,7 +59,7 @@ fn a_full_disk_leaves_what_is_proved() {
     let (size, origin) = (4 * CHUNK, Origin::default());
     let identity = Identity { size, modified, origin, sparse: false, verify: true };
     let data = |index: u64| vec![index as u8 + 1; CHUNK as usize];
-    let open = || PartFile::open(Arc::clone(&directory), name, identity).unwrap();
+    let open = || PartFile::open(Arc::clone(&directory), name, identity, false).unwrap();
     let write = |part: &PartFile, index| {
         let data = data(index);
         part.write_chunk(index, &data, chunk_cv(index, &data))
@@ -71,7 +71,9 @@ fn a_full_disk_leaves_what_is_proved() {
     assert_eq!(part.missing(9), std::slice::from_ref(&(proved..4)));
     drop(part);
     let (part, opened) = open();
-    assert_eq!(opened, Opened::Resumed { proved: proved * CHUNK, reread: 0 });
+    assert_eq!(opened, Opened::Resumed { trusted: 0, claimed: proved * CHUNK });
+    let proof = part.prove().unwrap();
+    assert_eq!((proof.held, proof.more), (proved * CHUNK, false));
     assert_eq!(errno(write(&part, 3)), Some(Errno::NOSPC));
     // Once there is room, the same object goes on.
     fs::remove_file(&other).unwrap();

@@ -4,8 +4,10 @@
 //! check bytes over itself, its number and the header, so a torn tail, or what a file system brings
 //! back from an older journal, ends the reading and is never believed.
 //!
-//! What was written by this boot of the machine is in its memory or on the medium. After another
-//! boot that is sure only of what a [`Record::Synced`] covers; the rest is to be read again.
+//! What a journal says of a partial file is a claim: the medium may have lost it, by a write-back that
+//! failed, by a power cut, by somebody's hand. A transfer that takes it up reads it again. Without
+//! reading, only what a [`Record::Synced`] covers is taken for sure, under the same [`Epoch`], by those
+//! that ask for it or have nothing to compare with.
 //!
 //! Everything here is pure; reading and writing the file is the business of [`part`](super::part).
 
@@ -17,9 +19,9 @@ use super::tree_hash::{CHUNK, ChunkTree, Cv, Node};
 use crate::frame::Timestamp;
 
 /// The first bytes of a journal; the last two are the version.
-const MAGIC: [u8; 8] = *b"farhlJ\0\x01";
+const MAGIC: [u8; 8] = *b"farhlJ\0\x02";
 /// Bytes of an encoded [`Header`].
-pub const HEADER: usize = 148;
+pub const HEADER: usize = 164;
 /// Bytes of an encoded [`Record`].
 pub const RECORD: usize = 48;
 /// Bytes of a header before its check bytes.
@@ -30,8 +32,28 @@ const RECORD_BODY: usize = RECORD - 7;
 const SPARSE: u8 = 1;
 const VERIFY: u8 = 2;
 
-/// The machine's present boot; all zeros where it has no name, which matches no other.
+/// A boot of a machine; all zeros where it has no name.
 pub type BootId = [u8; 16];
+
+/// The time in which a file system stays what it was: one boot of the machine, one mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Epoch {
+    /// The boot.
+    pub boot: BootId,
+    /// The mount's number, and its device's; zero where there is none.
+    pub mount: (u64, u64),
+}
+
+impl Epoch {
+    /// Whether it is known to be `other`.
+    pub fn is(&self, other: &Epoch) -> bool {
+        self == other && self.boot != BootId::default() && self.mount != (0, 0)
+    }
+}
+
+/// The most subtrees that a part's claims are made of, where they have no gaps: so fine is what is lost
+/// when one of them does not hold.
+const CLAIMS: u64 = 4096;
 
 /// What a file is known by while it is under way: with another identity it is another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +89,12 @@ impl Identity {
             ChunkTree::unverified(self.size)
         }
     }
+
+    /// A tree for what is claimed of such a file: of subtrees that can be taken out one by one.
+    pub fn claims(&self) -> ChunkTree {
+        let level = self.size.div_ceil(CHUNK).div_ceil(CLAIMS).next_power_of_two().ilog2();
+        self.tree().merging_to(level as u8)
+    }
 }
 
 /// What tells a file from one that has its name later.
@@ -85,8 +113,8 @@ pub struct Header {
     pub identity: Identity,
     /// A digest of the file's name.
     pub name: [u8; 32],
-    /// The boot that writes.
-    pub boot: BootId,
+    /// When it is written.
+    pub epoch: Epoch,
     /// The partial file.
     pub part: FileId,
     /// Unlike that of any other journal.
@@ -111,7 +139,9 @@ impl Header {
         put(&mut rest, &identity.origin.inode.to_be_bytes());
         put(&mut rest, &[flags, 0, 0, 0]);
         put(&mut rest, &self.name);
-        put(&mut rest, &self.boot);
+        put(&mut rest, &self.epoch.boot);
+        put(&mut rest, &self.epoch.mount.0.to_be_bytes());
+        put(&mut rest, &self.epoch.mount.1.to_be_bytes());
         put(&mut rest, &self.part.inode.to_be_bytes());
         put(&mut rest, &self.part.born.to_be_bytes());
         put(&mut rest, &self.nonce);
@@ -138,7 +168,10 @@ impl Header {
         let header = Header {
             identity,
             name: take(&mut rest)?,
-            boot: take(&mut rest)?,
+            epoch: Epoch {
+                boot: take(&mut rest)?,
+                mount: (u64::from_be_bytes(take(&mut rest)?), u64::from_be_bytes(take(&mut rest)?)),
+            },
             part: FileId {
                 inode: u64::from_be_bytes(take(&mut rest)?),
                 born: u64::from_be_bytes(take(&mut rest)?),
@@ -180,6 +213,14 @@ pub enum Record {
         /// How many records: no more than are before this one.
         records: u64,
     },
+    /// These chunks were not what the records before say: of them nothing holds, nor of subtrees that
+    /// have some of them.
+    Lost {
+        /// The first chunk.
+        first: u64,
+        /// How many chunks.
+        count: u64,
+    },
 }
 
 impl Record {
@@ -189,6 +230,7 @@ impl Record {
             Record::Proved(node) => (node.level, node.index, node.cv),
             Record::Zeros { first, count } => (64, first, pad(count)),
             Record::Synced { records } => (65, records, [0; 32]),
+            Record::Lost { first, count } => (66, first, pad(count)),
         };
         let mut bytes = [0; RECORD];
         let mut rest = &mut bytes[..];
@@ -213,6 +255,7 @@ impl Record {
             level @ 0..64 => Record::Proved(Node { level, index: a, cv: b }),
             64 => Record::Zeros { first: a, count: u64::from_be_bytes(take(&mut second)?) },
             65 => Record::Synced { records: a },
+            66 => Record::Lost { first: a, count: u64::from_be_bytes(take(&mut second)?) },
             _ => return None,
         };
         (record.encode(seal, number) == *bytes).then_some(record)
@@ -245,27 +288,23 @@ fn take_time(rest: &mut &[u8]) -> Option<Timestamp> {
 /// A journal that is being read.
 #[derive(Debug)]
 pub struct Replay {
-    header: Header,
     seal: Seal,
-    /// What is on the medium.
-    tree: ChunkTree,
+    /// What was on the medium.
+    covered: ChunkTree,
     /// The rest, each with its number; never a `Synced`.
     later: Vec<(u64, Record)>,
     records: u64,
-    /// The first of them, which are on the medium.
+    /// The first of them, which were on the medium.
     synced: u64,
-    /// Nothing holds as it is.
-    doubted: bool,
 }
 
 /// What a journal says.
 #[derive(Debug)]
 pub struct Replayed {
-    /// What holds.
-    pub tree: ChunkTree,
-    /// What held under another boot and was not on the medium for sure: to be read again. These
-    /// have a place in the tree, but may overlap.
-    pub unproved: Vec<Record>,
+    /// What was on the medium, if that is believed.
+    pub sure: ChunkTree,
+    /// The rest: [claims](Identity::claims). Nothing of it is in the other tree.
+    pub claims: ChunkTree,
     /// Sound records in all: the journal ends after them.
     pub records: u64,
     /// The first of them, which are on the medium.
@@ -275,77 +314,87 @@ pub struct Replayed {
 impl Replay {
     /// Begins after the header.
     pub fn new(header: Header) -> Self {
-        let (seal, tree) = (header.seal(), header.identity.tree());
-        Replay { header, seal, tree, later: Vec::new(), records: 0, synced: 0, doubted: false }
-    }
-
-    /// Begins after the header of a journal whose partial file is not what it was: all that it says
-    /// is [unproved](Replayed::unproved).
-    pub fn doubting(header: Header) -> Self {
-        Replay { doubted: true, ..Self::new(header) }
+        let (seal, covered) = (header.seal(), header.identity.claims());
+        Replay { seal, covered, later: Vec::new(), records: 0, synced: 0 }
     }
 
     /// Takes the next record. `false`: it is not sound, and the journal ends before it.
     pub fn take(&mut self, bytes: &[u8; RECORD]) -> bool {
         let Some(record) = Record::decode(bytes, self.seal, self.records) else { return false };
         let sound = match &record {
-            Record::Proved(node) => self.tree.place(node).is_ok(),
-            Record::Zeros { first, count } => self.tree.place_of_zeros(*first, *count).is_ok(),
+            Record::Proved(node) => self.covered.place(node).is_ok(),
+            Record::Zeros { first, count } => self.covered.place_of_zeros(*first, *count).is_ok(),
             Record::Synced { records } => *records <= self.records,
+            Record::Lost { first, count } => {
+                first.checked_add(*count).is_some_and(|end| end <= self.covered.chunks())
+            }
         };
         if !sound {
             return false;
         }
-        if let Record::Synced { records } = record {
-            self.note_synced(records);
-        } else {
-            self.later.push((self.records, record));
+        match record {
+            Record::Synced { records } => {
+                self.synced = self.synced.max(records);
+                let covered = self.later.partition_point(|(number, _)| *number < records);
+                for (_, record) in self.later.drain(..covered) {
+                    apply(&mut self.covered, &record);
+                }
+                for (_, record) in &self.later {
+                    if let Record::Lost { .. } = record {
+                        apply(&mut self.covered, record);
+                    }
+                }
+            }
+            _ => {
+                if let Record::Lost { .. } = record {
+                    // What is synced later does not bring it back.
+                    apply(&mut self.covered, &record);
+                }
+                self.later.push((self.records, record));
+            }
         }
         self.records += 1;
         true
     }
 
-    fn note_synced(&mut self, records: u64) {
-        if self.doubted {
-            return;
+    /// What the records come to. `believed`: what was on the medium is not read again.
+    pub fn finish(self, identity: &Identity, believed: bool) -> Replayed {
+        let Replay { covered, later, records, synced, .. } = self;
+        let (sure, mut claims) = match believed {
+            true => (covered, identity.claims()),
+            false => (identity.claims(), covered),
+        };
+        let mut said = identity.claims();
+        for (_, record) in &later {
+            apply(if believed { &mut said } else { &mut claims }, record);
         }
-        self.synced = self.synced.max(records);
-        let covered = self.later.partition_point(|(number, _)| *number < records);
-        for (_, record) in self.later.drain(..covered) {
-            insert(&mut self.tree, &record);
-        }
-    }
-
-    /// What the records come to for who reads them under `boot`.
-    pub fn finish(mut self, boot: BootId) -> Replayed {
-        let mut unproved = Vec::new();
-        if !self.doubted && self.header.boot == boot && boot != BootId::default() {
-            for (_, record) in &self.later {
-                insert(&mut self.tree, record);
+        for node in said.nodes() {
+            let chunks = said.place(&node).unwrap_or_default();
+            if sure.missing_in(chunks.clone()).eq([chunks]) {
+                let _ = claims.insert_node(node); // nothing of it is there
             }
-        } else {
-            unproved.extend(self.later.iter().map(|(_, record)| *record));
         }
-        Replayed { tree: self.tree, unproved, records: self.records, synced: self.synced }
+        Replayed { sure, claims, records, synced }
     }
 }
 
 /// What was said twice holds once.
-fn insert(tree: &mut ChunkTree, record: &Record) {
+fn apply(tree: &mut ChunkTree, record: &Record) {
     match record {
         Record::Proved(node) => drop(tree.insert_node(*node)),
         Record::Zeros { first, count } => drop(tree.insert_zeros(*first, *count)),
+        Record::Lost { first, count } => tree.remove(*first..first.saturating_add(*count)),
         Record::Synced { .. } => {}
     }
 }
 
 /// What a whole journal says; `None` if it has no sound header.
-pub fn replay(bytes: &[u8], boot: BootId) -> Option<(Header, Replayed)> {
+pub fn replay(bytes: &[u8], believed: bool) -> Option<(Header, Replayed)> {
     let header = Header::decode(bytes)?;
     let mut replay = Replay::new(header);
     let (records, _) = bytes[HEADER..].as_chunks();
     let _ = records.iter().all(|record| replay.take(record));
-    Some((header, replay.finish(boot)))
+    Some((header, replay.finish(&header.identity, believed)))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! ```text
 //! source                                     sink
 //! Entry (a file) …                           Verdict: wanted whole, in part, or not at all
-//!   its data over the lanes, in blocks       Stored, for every block
+//!   its data over the lanes, in blocks       Stored, for every block; Damaged, Lost: once more
 //!   Zeros, FileEnd | FileDropped             Finished | Failed
 //! Entry (a directory) … Leave                (its mode, times and what is to be deleted: when all
 //!                                            within is done)
@@ -27,7 +27,7 @@ use crate::frame::{AbortReason, Attributes, MAX_TARGET, MAX_TEXT, Tally};
 use crate::name::{BadName, Name};
 
 /// The version of this protocol.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// The longest message, bytes. Extended attributes and the nodes of a fragmented file fit.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// The most nodes in one verdict. What a file has beyond them is sent again.
@@ -125,6 +125,15 @@ pub enum Message {
         file: u64,
         /// The chunk.
         chunk: u64,
+    },
+    /// Sink: of these chunks it said that it has them, and has not. They are wanted.
+    Lost {
+        /// The entry.
+        file: u64,
+        /// The first chunk.
+        first: u64,
+        /// How many.
+        count: u64,
     },
     /// Sink: the file is complete, verified and has its name.
     Finished {
@@ -242,7 +251,8 @@ pub struct Extra {
 /// What the sink wants of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
-    /// All but these complete subtrees, which it has proved before: at most [`MAX_NODES`].
+    /// All but these complete subtrees, at most [`MAX_NODES`]. What does not hold of them when it is
+    /// looked at is [`Message::Lost`].
     Take {
         /// What it has.
         have: Vec<Node>,
@@ -369,7 +379,7 @@ impl Message {
                 check_size(*size)
             }
             Message::FileEnd { size, .. } => check_size(*size),
-            Message::Zeros { first, count, .. } => {
+            Message::Zeros { first, count, .. } | Message::Lost { first, count, .. } => {
                 let end = first.checked_add(*count).ok_or(BadMessage::Value("range"))?;
                 if *count == 0 || end > MAX_SIZE.div_ceil(CHUNK) {
                     return Err(BadMessage::Value("range"));
@@ -480,6 +490,7 @@ mod tests {
             file(b"a", 1 << 40),
             Message::Leave { complete: true },
             Message::Zeros { file: 1, first: 0, count: 1 << 40 },
+            Message::Lost { file: 1, first: 7, count: 46 },
             Message::Verdict { file: 7, verdict: Verdict::Take { have: Vec::new() } },
             Message::Pulse(Pulse { busy: 1000, ..Pulse::default() }),
             Message::Abort { reason: AbortReason::Failed, text: "why".into() },
@@ -495,8 +506,11 @@ mod tests {
         }
         assert_eq!(decoded(&file(b"a", 1 << 63)), Err(BadMessage::Value("file size")));
         for (first, count) in [(0, 0), (u64::MAX, 2), (1 << 60, 1)] {
-            let zeros = Message::Zeros { file: 0, first, count };
-            assert_eq!(decoded(&zeros), Err(BadMessage::Value("range")), "{first} {count}");
+            for message in
+                [Message::Zeros { file: 0, first, count }, Message::Lost { file: 0, first, count }]
+            {
+                assert_eq!(decoded(&message), Err(BadMessage::Value("range")), "{message:?}");
+            }
         }
         let changed = Timestamp { seconds: 0, nanoseconds: 1_000_000_000 };
         let again = Message::FileAgain {

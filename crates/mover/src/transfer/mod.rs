@@ -15,6 +15,7 @@ mod event;
 pub mod journal;
 pub mod limit;
 pub mod link;
+mod medium;
 pub mod message;
 pub mod pace;
 pub mod part;

@@ -1,5 +1,9 @@
 //! A file that is not complete yet, beside the place where it will be, with a journal of what is
-//! there. Whatever ends the transfer, a later one of the same file goes on with what is proved.
+//! there. Whatever ends the transfer, a later one of the same file takes it up.
+//!
+//! What the journal says then is a claim, which holds once it has been read from the medium
+//! ([`PartFile::prove`]); what does not hold is to be sent again. A file is complete when every chunk
+//! was written by this transfer or read by it.
 //!
 //! Data is written before the journal says so, and the journal's word that something is on the
 //! medium after it is. Both files are named after the target, so that a later transfer finds them,
@@ -7,6 +11,7 @@
 
 mod log;
 mod open;
+mod prove;
 
 use std::fs::File;
 use std::io;
@@ -16,9 +21,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::fsync;
+use rustix::fs::{fsync, renameat};
 
-use super::journal::{BootId, Record};
+use super::journal::{Epoch, Record};
+use super::medium::Medium;
 use super::place;
 use super::tree_hash::{CHUNK, ChunkTree, Cv, Node, ZEROS, is_zero};
 use crate::digest::Digest;
@@ -27,6 +33,7 @@ use log::Log;
 use open::{Names, Parts};
 
 pub use super::journal::{Identity, Origin};
+pub use prove::Proof;
 
 /// So many bytes are written at most between two syncs.
 const SYNC_EVERY: u64 = 256 << 20;
@@ -40,10 +47,10 @@ pub enum Opened {
     New,
     /// A part of this very file.
     Resumed {
-        /// Bytes of it that are proved.
-        proved: u64,
-        /// Those among them that had to be read again for that.
-        reread: u64,
+        /// Bytes of it that are taken for sure, without reading.
+        trusted: u64,
+        /// Bytes that are to be [proved](PartFile::prove).
+        claimed: u64,
     },
     /// A part of a file of another [`Identity`], which is discarded.
     Again,
@@ -55,7 +62,7 @@ pub enum Opened {
 #[derive(Debug)]
 pub struct PartFile {
     names: Names,
-    boot: BootId,
+    epoch: Epoch,
     state: Mutex<State>,
     never_replaces: AtomicBool,
     /// Something in the state ended that others may wait for.
@@ -66,7 +73,15 @@ pub struct PartFile {
 struct State {
     standing: Standing,
     identity: Identity,
+    /// What is there: written by this transfer, read by it, or trusted.
     tree: ChunkTree,
+    /// What the journal says is there and was not looked at yet. Disjoint from the tree, and written by
+    /// nobody.
+    unproved: ChunkTree,
+    /// A thread is looking.
+    proving: bool,
+    /// The file for that.
+    medium: Option<Arc<Medium>>,
     file: Arc<File>,
     log: Log,
     /// The file may have other bytes than zeros before this offset.
@@ -103,29 +118,32 @@ impl PartFile {
     /// Opens the partial file for the entry `name` of `directory`, which must be open for reading,
     /// and takes up what an earlier transfer of the same `identity` left.
     ///
-    /// After a power failure, or if somebody meddled, this may read as much as the earlier transfer
-    /// wrote. An error of kind [`WouldBlock`](io::ErrorKind::WouldBlock) means that another transfer
+    /// Nothing of it is read: see [`PartFile::prove`]. `trusting`: what an earlier transfer has waited
+    /// for to be on the medium is taken for sure, if it was in this boot and this mount; that is so
+    /// anyway where there are no chaining values to compare with. An error of kind [`WouldBlock`](io::ErrorKind::WouldBlock) means that another transfer
     /// is writing the file. A directory under `name` is an error at once.
     pub fn open(
         directory: Arc<OwnedFd>,
         name: Name<'_>,
         identity: Identity,
+        trusting: bool,
     ) -> io::Result<(PartFile, Opened)> {
-        Self::open_under(open::boot_id(), directory, name, identity)
+        Self::open_in(open::epoch(&directory), directory, name, identity, trusting)
     }
 
-    fn open_under(
-        boot: BootId,
+    fn open_in(
+        epoch: Epoch,
         directory: Arc<OwnedFd>,
         name: Name<'_>,
         identity: Identity,
+        trusting: bool,
     ) -> io::Result<(PartFile, Opened)> {
         place::check_free(&directory, name)?;
         let names = Names::new(directory, name);
-        let (parts, opened) = open::open(&names, &identity, boot)?;
+        let (parts, opened) = open::open(&names, &identity, epoch, trusting)?;
         let state = Mutex::new(State::new(identity, parts));
         let never_replaces = AtomicBool::new(false);
-        Ok((PartFile { names, boot, state, never_replaces, ended: Condvar::new() }, opened))
+        Ok((PartFile { names, epoch, state, never_replaces, ended: Condvar::new() }, opened))
     }
 
     /// What the file is known by.
@@ -133,27 +151,38 @@ impl PartFile {
         self.lock().identity
     }
 
-    /// The subtrees that are there, in order.
+    /// The subtrees that are there or claimed to be, in order.
     pub fn nodes(&self) -> Vec<Node> {
-        self.lock().tree.nodes()
+        let state = self.lock();
+        let mut nodes = state.tree.nodes();
+        if !state.unproved.is_empty() {
+            nodes.extend(state.unproved.each_node());
+            nodes.sort_unstable_by_key(|node| node.chunks().map(|chunks| chunks.start));
+        }
+        nodes
     }
 
-    /// Whether chunk `index` is there.
+    /// Whether chunk `index` is there or claimed to be.
     pub fn has(&self, index: u64) -> bool {
-        self.lock().tree.contains(index)
+        let state = self.lock();
+        state.tree.contains(index) || state.unproved.contains(index)
     }
 
-    /// The first ranges of chunks that are not there, in order, at most `limit` of them.
+    /// The first ranges of chunks that are neither there nor claimed to be, in order, at most `limit`
+    /// of them.
     pub fn missing(&self, limit: usize) -> Vec<Range<u64>> {
-        self.lock().tree.missing().take(limit).collect()
+        let state = self.lock();
+        state.missing_in(0..state.tree.chunks()).take(limit).collect()
     }
 
-    /// Bytes that are there.
+    /// Bytes that are there or claimed to be.
     pub fn present_bytes(&self) -> u64 {
-        self.lock().tree.present_bytes()
+        let state = self.lock();
+        // Only the sum is sure to fit.
+        state.tree.present_bytes().wrapping_add(state.unproved.present_bytes())
     }
 
-    /// Whether every chunk is there.
+    /// Whether every chunk is there, and none of them only claimed to be.
     pub fn is_complete(&self) -> bool {
         self.lock().tree.is_complete()
     }
@@ -164,7 +193,7 @@ impl PartFile {
     }
 
     /// Writes chunk `index`, whose chaining value, as of [`leaf`](super::tree_hash::leaf), is `cv`;
-    /// that it is, is the caller's to know. A chunk that is there is left as it is.
+    /// that it is, is the caller's to know. A chunk that is there or claimed to be is left as it is.
     ///
     /// An index or a length that the file does not have is an error of kind
     /// [`InvalidInput`](io::ErrorKind::InvalidInput).
@@ -226,7 +255,7 @@ impl PartFile {
         let file = Arc::clone(&state.file);
         let size = state.identity.size;
         let touched = state.touched;
-        let gaps: Vec<Range<u64>> = state.tree.missing_in(range).collect();
+        let gaps: Vec<Range<u64>> = state.missing_in(range).collect();
         drop(state);
         // What is there of a gap was never proved: the rest of an earlier transfer.
         for gap in gaps.iter().take_while(|gap| gap.start * CHUNK < touched) {
@@ -250,7 +279,7 @@ impl PartFile {
     pub fn restart(&self, identity: Identity) -> io::Result<()> {
         let mut state = self.quiet()?;
         let journal = state.log.file.try_clone()?;
-        let begun = open::begin(&self.names, &identity, journal, self.boot);
+        let begun = open::begin(&self.names, &identity, journal, self.epoch);
         match begun {
             Ok(parts) => {
                 let State { generation, hushed, .. } = *state;
@@ -266,10 +295,10 @@ impl PartFile {
         Ok(())
     }
 
-    /// Waits until what is there is on the medium, and notes it. Other threads write meanwhile.
+    /// Waits until what is there is on the medium, and notes it, unless some of what is noted before is
+    /// only claimed. Other threads write meanwhile.
     ///
-    /// If the data does not get there, what was written since the last time may be lost: it is taken
-    /// back, and the file is to be opened again.
+    /// If the data does not get there, the file is to be opened again: what is there is a claim then.
     pub fn sync(&self) -> io::Result<()> {
         let mut state = self.lock();
         while state.syncing {
@@ -280,6 +309,7 @@ impl PartFile {
         if records == state.log.synced {
             return Ok(());
         }
+        let noted = state.unproved.is_empty() && !state.proving;
         state.unsynced = 0;
         state.syncing = true;
         let file = Arc::clone(&state.file);
@@ -287,18 +317,18 @@ impl PartFile {
         let synced = file.sync_data();
         let mut state = self.lock();
         let noted = match synced {
-            Ok(()) => state.log.note_synced(records).and_then(|()| state.log.file.try_clone()),
-            Err(error) => {
-                state.standing = Standing::Failed;
-                // If this fails as well, the medium is beyond help.
-                let _ = state.log.roll_back();
-                Err(error)
-            }
+            Ok(()) if noted => state.log.note_synced(records),
+            synced => synced,
         };
+        if noted.is_err() {
+            state.fail();
+        }
+        let journal = state.log.file.try_clone();
         state.syncing = false;
         drop(state);
         self.ended.notify_all();
-        noted?.sync_data()
+        noted?;
+        journal?.sync_data()
     }
 
     /// Gives the complete file its attributes and then its name. What stood there, except a
@@ -308,7 +338,8 @@ impl PartFile {
     /// `attributes` sets what is kept, such as with
     /// [`set_attributes`](super::small::set_attributes). If it fails, the file is stored all the
     /// same and its error returned as `Ok(Some(_))`. Whether the [digest](Self::digest) is the
-    /// right one is to be asked before. After an error it can be tried again.
+    /// right one is to be asked before. After an error it can be tried again, unless the medium has failed:
+    /// then the file is to be opened again, and what is there is a claim.
     pub fn finish(
         &self,
         attributes: impl FnOnce(&File) -> io::Result<()>,
@@ -334,16 +365,20 @@ impl PartFile {
             file.set_len(size)?;
         }
         let kept = attributes(&file);
-        if durable {
-            file.sync_all()?;
+        if durable && let Err(error) = file.sync_all() {
+            self.lock().fail();
+            return Err(error);
         }
         let replace = !self.never_replaces.load(Ordering::Relaxed);
         place::rename(directory, part, name.bytes(), replace)?;
+        if durable && let Err(error) = fsync(directory) {
+            // A later transfer is not to find a file that has its name already.
+            let _ = renameat(directory, name.bytes(), directory, part.as_str());
+            self.lock().fail();
+            return Err(error.into());
+        }
         self.end(self.lock());
         drop(claim);
-        if durable {
-            fsync(directory)?;
-        }
         Ok(kept.err())
     }
 
@@ -421,7 +456,7 @@ impl PartFile {
             if state.generation != generation {
                 return Err(io::Error::other("the file was begun anew meanwhile"));
             }
-            if state.tree.missing_in(range.clone()).next().is_none() {
+            if state.missing_in(range.clone()).next().is_none() {
                 return Ok(None);
             }
             let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
@@ -457,11 +492,14 @@ impl PartFile {
 
 impl State {
     fn new(identity: Identity, parts: Parts) -> Self {
-        let Parts { file, log, tree, touched } = parts;
+        let Parts { file, log, tree, claims, touched } = parts;
         State {
             standing: Standing::Open,
             identity,
             tree,
+            unproved: claims,
+            proving: false,
+            medium: None,
             file: Arc::new(file),
             log,
             touched,
@@ -471,6 +509,18 @@ impl State {
             hushed: 0,
             generation: 0,
         }
+    }
+
+    /// The medium has failed: nothing more is written or noted as written.
+    fn fail(&mut self) {
+        if self.standing == Standing::Open {
+            self.standing = Standing::Failed;
+        }
+    }
+
+    /// The chunks of a range that are neither there nor claimed to be.
+    fn missing_in(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.tree.missing_in(range).flat_map(|gap| self.unproved.missing_in(gap))
     }
 
     /// Whether the file may be changed.

@@ -138,6 +138,8 @@ pub struct ChunkTree {
     size: u64,
     kind: Kind,
     total: u64,
+    /// Siblings are merged up to this level.
+    merged_to: u8,
     /// Chunks there.
     present: u64,
     /// Complete subtrees by their first chunk. No two of them are siblings, but for the two below
@@ -158,7 +160,15 @@ impl ChunkTree {
 
     fn of_kind(size: u64, kind: Kind) -> Self {
         let total = size.div_ceil(CHUNK);
-        ChunkTree { size, kind, total, present: 0, subtrees: BTreeMap::new() }
+        ChunkTree { size, kind, total, merged_to: u8::MAX, present: 0, subtrees: BTreeMap::new() }
+    }
+
+    /// The same, but made of subtrees of at most 2^`level` chunks, except for those that are inserted
+    /// larger and for zeros: what [`remove`](Self::remove) can take out. It has no
+    /// [root](Self::root).
+    #[must_use]
+    pub fn merging_to(self, level: u8) -> Self {
+        ChunkTree { merged_to: level, ..self }
     }
 
     /// Bytes of the file.
@@ -230,6 +240,31 @@ impl ChunkTree {
         Ok(())
     }
 
+    /// Takes out every subtree that has a chunk of `range`, also where it reaches beyond the range.
+    pub fn remove(&mut self, range: Range<u64>) {
+        let mut at = range.start;
+        while at < range.end {
+            let before = self.subtrees.range(..=at).next_back();
+            let over = before.filter(|(first, (level, _))| *first + (1 << level) > at);
+            let next = over.or_else(|| self.subtrees.range(at..range.end).next());
+            let Some((first, level)) = next.map(|(first, (level, _))| (*first, *level)) else {
+                return;
+            };
+            self.subtrees.remove(&first);
+            self.present -= 1 << level;
+            at = first + (1 << level);
+        }
+    }
+
+    /// The complete subtrees, in order, one after the other.
+    pub fn each_node(&self) -> impl Iterator<Item = Node> + '_ {
+        self.subtrees.iter().map(|(first, (level, cv))| Node {
+            level: *level,
+            index: first >> level,
+            cv: *cv,
+        })
+    }
+
     /// The chunks below `node`, if it can be part of this tree at all.
     pub fn place(&self, node: &Node) -> Result<Range<u64>, BadNode> {
         let chunks = node.chunks().filter(|chunks| chunks.end <= self.total);
@@ -276,12 +311,12 @@ impl ChunkTree {
 
     /// All complete subtrees, in order. Inserted into an empty tree they make this one.
     pub fn nodes(&self) -> Vec<Node> {
-        let node = |(first, (level, cv)): (&u64, &(u8, Cv))| Node {
-            level: *level,
-            index: first >> level,
-            cv: *cv,
-        };
-        self.subtrees.iter().map(node).collect()
+        self.each_node().collect()
+    }
+
+    /// Whether no chunk is there.
+    pub fn is_empty(&self) -> bool {
+        self.subtrees.is_empty()
     }
 
     /// Whether every chunk is there.
@@ -291,7 +326,7 @@ impl ChunkTree {
 
     /// The file's digest, once it is complete; never of an [unverified](Self::unverified) one.
     pub fn root(&self) -> Option<Digest> {
-        if !self.is_complete() || self.kind == Kind::Unverified {
+        if !self.is_complete() || self.kind == Kind::Unverified || self.merged_to < u8::MAX {
             return None;
         }
         // Complete subtrees of falling size: the right edge of the tree is folded upwards.
@@ -350,8 +385,8 @@ impl ChunkTree {
         loop {
             let sibling = first ^ (1 << level);
             let parent = first.min(sibling);
-            if parent == 0 && 2 << level == self.total {
-                break; // the parent is the root
+            if level >= self.merged_to || parent == 0 && 2 << level == self.total {
+                break; // or the parent is the root
             }
             match self.subtrees.get(&sibling) {
                 Some((same, other)) if *same == level => {

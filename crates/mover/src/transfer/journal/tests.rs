@@ -5,8 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::transfer::tree_hash::ZEROS;
 
-const HERE: BootId = [1; 16];
-const BEFORE: BootId = [2; 16];
+const EPOCH: Epoch = Epoch { boot: [2; 16], mount: (3, 4) };
 
 fn header(chunks: u64, sparse: bool) -> Header {
     let modified = Timestamp { seconds: -7, nanoseconds: 999_999_999 };
@@ -15,7 +14,7 @@ fn header(chunks: u64, sparse: bool) -> Header {
     Header {
         identity,
         name: [3; 32],
-        boot: BEFORE,
+        epoch: EPOCH,
         part: FileId { inode: 1234, born: 99 },
         nonce: [9; 8],
     }
@@ -38,26 +37,64 @@ fn there(tree: &ChunkTree) -> Vec<u64> {
     (0..tree.chunks()).filter(|index| tree.contains(*index)).collect()
 }
 
+/// What is sure and what is claimed, if the journal is believed.
+fn believed(header: Header, records: &[Record]) -> (Vec<u64>, Vec<u64>) {
+    let (_, replayed) = replay(&written(&header, records), true).unwrap();
+    assert_eq!(replayed.records, records.len() as u64);
+    (there(&replayed.sure), there(&replayed.claims))
+}
+
+/// What is claimed if it is not.
+fn doubted(header: Header, records: &[Record]) -> Vec<u64> {
+    let (_, replayed) = replay(&written(&header, records), false).unwrap();
+    assert!(replayed.sure.is_empty() && replayed.records == records.len() as u64);
+    there(&replayed.claims)
+}
+
 #[test]
 fn a_journal_says_what_was_written() {
     let header = header(10, true);
     let records =
         [chunk(3), Record::Zeros { first: 5, count: 2 }, Record::Synced { records: 1 }, chunk(9)];
-    let bytes = written(&header, &records);
-    let (read, same_boot) = replay(&bytes, BEFORE).unwrap();
-    assert_eq!(read, header);
-    assert_eq!((there(&same_boot.tree), same_boot.records), (vec![3, 5, 6, 9], 4));
-    assert!(same_boot.unproved.is_empty());
-    let (_, later) = replay(&bytes, HERE).unwrap();
-    assert_eq!((there(&later.tree), later.records), (vec![3], 4));
-    assert_eq!(later.unproved, [records[1], records[3]]);
+    assert_eq!(believed(header, &records), (vec![3], vec![5, 6, 9]));
+    assert_eq!(doubted(header, &records), [3, 5, 6, 9]);
 }
 
 #[test]
-fn a_boot_without_a_name_is_no_other_one() {
-    let header = Header { boot: BootId::default(), ..header(3, false) };
-    let (_, replayed) = replay(&written(&header, &[chunk(0)]), BootId::default()).unwrap();
-    assert_eq!((there(&replayed.tree), replayed.unproved), (vec![], vec![chunk(0)]));
+fn what_was_lost_is_covered_by_no_sync_but_a_later_one() {
+    let header = header(10, true);
+    let lost = |first, count| Record::Lost { first, count };
+    let synced = |records| Record::Synced { records };
+    let mut records = vec![chunk(1), chunk(2), chunk(3), synced(3), lost(2, 1)];
+    assert_eq!(believed(header, &records), (vec![1, 3], vec![]));
+    assert_eq!(doubted(header, &records), [1, 3]);
+    records.extend([synced(5), chunk(2)]);
+    assert_eq!(believed(header, &records), (vec![1, 3], vec![2]));
+    records.push(synced(7));
+    assert_eq!(believed(header, &records), (vec![1, 2, 3], vec![]));
+    // Claims that no sync has covered.
+    let records = [chunk(1), chunk(2), lost(0, 10), chunk(2), synced(4)];
+    assert_eq!(believed(header, &records), (vec![2], vec![]));
+    assert_eq!(doubted(header, &records), [2]);
+    // One chunk takes its subtree along.
+    let pair = Record::Proved(Node { level: 1, index: 1, cv: [1; 32] });
+    assert_eq!(doubted(header, &[chunk(1), pair, lost(3, 1)]), [1]);
+}
+
+#[test]
+fn claims_are_fine_and_few() {
+    for (chunks, level) in [(1, 0), (4096, 0), (4097, 1), (1 << 20, 8), (1 << 40, 28)] {
+        let identity = Identity { size: chunks * CHUNK, ..header(1, false).identity };
+        let mut claims = identity.claims();
+        let pair = |index| Node { level: 27, index, cv: [1; 32] };
+        match chunks {
+            1 => {}
+            0x100_0000_0000 => (0..2).for_each(|index| claims.insert_node(pair(index)).unwrap()),
+            _ => (0..1 << 9).for_each(|index| assert!(claims.insert(index, [1; 32]))),
+        }
+        assert!(claims.each_node().all(|node| node.level == level), "{chunks} {claims:?}");
+        assert_eq!(claims.root(), None);
+    }
 }
 
 #[test]
@@ -66,7 +103,7 @@ fn records_of_another_place_or_journal_end_the_reading() {
     let good = written(&header, &[chunk(1), chunk(2)]);
     let other = written(&Header { nonce: [8; 8], ..header }, &[chunk(3), chunk(4), chunk(5)]);
     let (first, second) = (&good[HEADER..HEADER + RECORD], &good[HEADER + RECORD..]);
-    let records = |bytes: Vec<u8>| replay(&bytes, BEFORE).unwrap().1.records;
+    let records = |bytes: Vec<u8>| replay(&bytes, true).unwrap().1.records;
     assert_eq!(records([&good[..HEADER], second, first].concat()), 0, "swapped");
     assert_eq!(records([&good[..], second].concat()), 2, "repeated");
     assert_eq!(records([&good[..], &other[HEADER + 2 * RECORD..]].concat()), 2, "recycled blocks");
@@ -84,12 +121,14 @@ fn sound_records_that_make_no_sense_end_the_reading() {
         node(63, 1),
         Record::Zeros { first: 0, count: 1 },
         Record::Synced { records: 2 },
+        Record::Lost { first: 8, count: 1 },
+        Record::Lost { first: 1, count: u64::MAX },
     ] {
-        let (_, replayed) = replay(&written(&dense, &[chunk(0), record]), BEFORE).unwrap();
+        let (_, replayed) = replay(&written(&dense, &[chunk(0), record]), true).unwrap();
         assert_eq!(replayed.records, 1, "{record:?}");
     }
     let far = Record::Zeros { first: 7, count: u64::MAX };
-    assert_eq!(replay(&written(&header(8, true), &[far]), BEFORE).unwrap().1.records, 0);
+    assert_eq!(replay(&written(&header(8, true), &[far]), true).unwrap().1.records, 0);
 }
 
 fn any_record(chunks: u64) -> impl Strategy<Value = Record> {
@@ -100,6 +139,10 @@ fn any_record(chunks: u64) -> impl Strategy<Value = Record> {
             count: count.min(chunks - first)
         }),
         1 => Just(Record::Synced { records: u64::MAX }),
+        1 => (0..chunks, 0..4u64).prop_map(move |(first, count)| Record::Lost {
+            first,
+            count: count.min(chunks - first)
+        }),
         1 => (0..chunks / 2).prop_map(|index| Record::Proved(Node { level: 1, index, cv: ZEROS })),
     ]
 }
@@ -112,7 +155,7 @@ proptest! {
         records in prop::collection::vec(any_record(12), 0..30),
         at in any::<prop::sample::Index>(),
         bit in 0..8u32,
-        same_boot: bool,
+        believed: bool,
     ) {
         let records: Vec<Record> = records
             .into_iter()
@@ -123,46 +166,84 @@ proptest! {
             })
             .collect();
         let header = header(12, true);
-        let boot = if same_boot { BEFORE } else { HERE };
         let bytes = written(&header, &records);
         let at = at.index(bytes.len());
         let mut wrong = bytes.clone();
         wrong[at] ^= 1 << bit;
         for damaged in [&bytes[..at], &wrong] {
-            let replayed = replay(damaged, boot).map(|(_, replayed)| replayed);
+            let replayed = replay(damaged, believed).map(|(_, replayed)| replayed);
             if at < HEADER {
                 prop_assert!(replayed.is_none());
                 continue;
             }
             let sound = (at - HEADER) / RECORD;
             let replayed = replayed.unwrap();
-            let expected = replay(&written(&header, &records[..sound]), boot).unwrap().1;
+            let expected = replay(&written(&header, &records[..sound]), believed).unwrap().1;
             prop_assert_eq!(replayed.records, sound as u64);
-            prop_assert_eq!(replayed.tree.nodes(), expected.tree.nodes());
-            prop_assert_eq!(replayed.unproved, expected.unproved);
+            prop_assert_eq!(replayed.sure.nodes(), expected.sure.nodes());
+            prop_assert_eq!(replayed.claims.nodes(), expected.claims.nodes());
         }
+    }
+
+    /// What is claimed, chunk by chunk, is what the records say one after the other, but for subtrees
+    /// that lose all when they lose a chunk; what is believed is what a sync covers, and the same.
+    #[test]
+    fn a_journal_is_its_records_one_after_the_other(
+        records in prop::collection::vec(any_record(12), 0..30),
+        covered in any::<prop::sample::Index>(),
+    ) {
+        let header = header(12, true);
+        let chunks = |record: &Record| match record {
+            Record::Proved(node) => node.chunks().unwrap(),
+            Record::Zeros { first, count } | Record::Lost { first, count } => *first..first + count,
+            Record::Synced { .. } => 0..0,
+        };
+        let mut records = records;
+        records.retain(|record| !matches!(record, Record::Synced { .. }));
+        let mut said = [false; 12];
+        for record in &records {
+            for chunk in chunks(record) {
+                said[chunk as usize] = !matches!(record, Record::Lost { .. });
+            }
+        }
+        let pairs = records.iter().any(|record| matches!(record, Record::Proved(n) if n.level > 0));
+        let zeros = records.iter().any(|record| matches!(record, Record::Zeros { .. }));
+        let said: Vec<u64> = (0..12).filter(|chunk| said[*chunk as usize]).collect();
+        let claimed = doubted(header, &records);
+        prop_assert!(claimed.iter().all(|chunk| said.contains(chunk)));
+        prop_assert!(pairs || zeros || claimed == said);
+        let covered = covered.index(records.len() + 1) as u64;
+        records.push(Record::Synced { records: covered });
+        let (sure, rest) = believed(header, &records);
+        prop_assert!(sure.iter().chain(&rest).all(|chunk| said.contains(chunk)));
+        prop_assert!(sure.iter().all(|chunk| !rest.contains(chunk)));
+        let before: Vec<Record> = records[..covered as usize].to_vec();
+        let before = doubted(header, &before);
+        prop_assert!(sure.iter().all(|chunk| before.contains(chunk)));
     }
 
     #[test]
     fn headers_and_records_come_back(
-        header in (any::<[u64; 6]>(), any::<(bool, bool, u32)>(), any::<[u8; 32]>()),
-        kind in 0..3,
+        header in (any::<[u64; 8]>(), any::<(bool, bool, u32)>(), any::<[u8; 32]>()),
+        kind in 0..4,
         level in 0..64u8,
         (a, b) in any::<(u64, u64)>(),
         number in any::<u64>(),
     ) {
-        let ([size, seconds, part, nonce, later, inode], flags, name) = header;
+        let ([size, seconds, part, nonce, later, inode, mount, device], flags, name) = header;
         let (sparse, verify, nanoseconds) = flags;
         let modified = Timestamp { seconds: seconds as i64, nanoseconds };
         let changed = Timestamp { seconds: later as i64, nanoseconds: !nanoseconds };
         let origin = Origin { changed, inode };
         let identity = Identity { size, modified, origin, sparse, verify };
         let part = FileId { inode: part, born: !part };
-        let header = Header { identity, name, boot: HERE, part, nonce: nonce.to_le_bytes() };
+        let epoch = Epoch { boot: [1; 16], mount: (mount, device) };
+        let header = Header { identity, name, epoch, part, nonce: nonce.to_le_bytes() };
         prop_assert_eq!(Header::decode(&header.encode()), Some(header));
         let record = match kind {
             0 => Record::Proved(Node { level, index: a, cv: name }),
             1 => Record::Zeros { first: a, count: b },
+            2 => Record::Lost { first: a, count: b },
             _ => Record::Synced { records: a },
         };
         let bytes = record.encode(header.seal(), number);
@@ -175,7 +256,8 @@ proptest! {
 fn the_fuzzers_seeds_are_journals() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/mover_journal");
     let sparse = [chunk(3), Record::Zeros { first: 5, count: 2 }, Record::Synced { records: 2 }];
-    let dense = [chunk(0), chunk(1), Record::Synced { records: 2 }, chunk(7), chunk(5)];
+    let lost = Record::Lost { first: 1, count: 1 };
+    let dense = [chunk(0), chunk(1), Record::Synced { records: 2 }, chunk(7), lost, chunk(5)];
     for (name, header, records) in
         [("sparse", header(10, true), &sparse[..]), ("dense", header(9, false), &dense[..])]
     {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::transfer::journal::{BootId, HEADER, Header, RECORD, Record, Replay, Replayed, Seal};
+use crate::transfer::journal::{HEADER, Header, RECORD, Record, Replay, Replayed, Seal};
 
 /// Records read at once.
 const BATCH: usize = 1024;
@@ -88,8 +88,9 @@ pub(super) fn read_header(file: &File) -> io::Result<Option<Header>> {
     Ok(Header::decode(&bytes[..length]))
 }
 
-/// The records of the journal `file`, whose header `replay` has.
-pub(super) fn read(file: &File, mut replay: Replay, boot: BootId) -> io::Result<Replayed> {
+/// The records of the journal `file`, whose header is `header`: [`Replay::finish`].
+pub(super) fn read(file: &File, header: Header, believed: bool) -> io::Result<Replayed> {
+    let mut replay = Replay::new(header);
     let mut bytes = vec![0; BATCH * RECORD];
     let mut offset = HEADER as u64;
     loop {
@@ -97,7 +98,7 @@ pub(super) fn read(file: &File, mut replay: Replay, boot: BootId) -> io::Result<
         let (records, _) = bytes[..length].as_chunks();
         let sound = records.iter().all(|record| replay.take(record));
         if !sound || length < bytes.len() {
-            return Ok(replay.finish(boot));
+            return Ok(replay.finish(&header.identity, believed));
         }
         offset += length as u64;
     }
@@ -121,7 +122,7 @@ fn read_full_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize
 mod tests {
     use super::*;
     use crate::frame::Timestamp;
-    use crate::transfer::journal::{FileId, Identity, Origin};
+    use crate::transfer::journal::{Epoch, FileId, Identity, Origin};
     use crate::transfer::tree_hash::{CHUNK, Node};
 
     #[test]
@@ -129,8 +130,8 @@ mod tests {
         let modified = Timestamp::default();
         let (size, origin) = (5000 * CHUNK, Origin::default());
         let identity = Identity { size, modified, origin, sparse: false, verify: true };
-        let (part, boot) = (FileId::default(), [1; 16]);
-        let header = Header { identity, name: [0; 32], boot, part, nonce: [0; 8] };
+        let (part, epoch) = (FileId::default(), Epoch { boot: [1; 16], mount: (2, 3) });
+        let header = Header { identity, name: [0; 32], epoch, part, nonce: [0; 8] };
         let chunk = |index| Record::Proved(Node::chunk(index, [7; 32]));
         let file = tempfile::tempfile().unwrap();
         let mut log = Log::begin(file.try_clone().unwrap(), header).unwrap();
@@ -140,24 +141,17 @@ mod tests {
         log.append(&(3000..3010).map(chunk).collect::<Vec<_>>()).unwrap();
         let read = || {
             let header = read_header(&file).unwrap().unwrap();
-            let replayed = super::read(&file, Replay::new(header), boot).unwrap();
-            (replayed.tree.missing().next().map(|gap| gap.start), replayed.records)
+            let replayed = super::read(&file, header, true).unwrap();
+            let first = |tree: &crate::transfer::tree_hash::ChunkTree| {
+                tree.nodes().first().and_then(|node| node.chunks()).map(|chunks| chunks.start)
+            };
+            let sure = replayed.sure.missing().next().map(|gap| gap.start);
+            (sure, first(&replayed.claims), replayed.records)
         };
-        assert_eq!(read(), (Some(3010), 3011));
+        assert_eq!(read(), (Some(3000), Some(3000), 3011));
         assert!(log.is_untouched().unwrap());
         log.roll_back().unwrap();
-        assert_eq!(read(), (Some(3000), 3002));
+        assert_eq!(read(), (Some(3000), None, 3002));
         assert!(log.is_untouched().unwrap());
-        // Another boot believes just as much.
-        assert_eq!(
-            super::read(&file, Replay::new(header), [2; 16])
-                .unwrap()
-                .tree
-                .missing()
-                .next()
-                .unwrap()
-                .start,
-            3000
-        );
     }
 }

@@ -4,19 +4,19 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use rustix::fs::renameat;
+use rustix::fs::{AtFlags, StatxFlags, renameat, statx};
 
 use super::log::{self, Log};
 use super::{Opened, invalid};
 use crate::name::Name;
-use crate::transfer::journal::{BootId, FileId, Header, Identity, Record, Replay, Replayed};
+use crate::transfer::journal::{BootId, Epoch, FileId, Header, Identity, Record};
 use crate::transfer::place::{self, ATTEMPTS};
 use crate::transfer::small::TEMPORARY;
-use crate::transfer::tree_hash::{CHUNK, ChunkTree, Node, ZEROS, leaf};
+use crate::transfer::tree_hash::{CHUNK, ChunkTree};
 
 /// Separates digests of names from every other use of BLAKE3.
 const NAME_CONTEXT: &str = "farhaul mover 2 name of a partial file";
@@ -46,16 +46,20 @@ impl Names {
 pub(super) struct Parts {
     pub(super) file: File,
     pub(super) log: Log,
+    /// What is there for sure.
     pub(super) tree: ChunkTree,
+    /// What the journal says is there, too.
+    pub(super) claims: ChunkTree,
     /// The file may have other bytes than zeros before this offset.
     pub(super) touched: u64,
 }
 
-/// Opens, takes up or makes the partial file.
+/// Opens, takes up or makes the partial file. `trusting`: what was on the medium is not read again.
 pub(super) fn open(
     names: &Names,
     identity: &Identity,
-    boot: BootId,
+    epoch: Epoch,
+    trusting: bool,
 ) -> io::Result<(Parts, Opened)> {
     check(identity)?;
     let journal = open_journal(names)?;
@@ -64,43 +68,48 @@ pub(super) fn open(
         header.filter(|header| header.identity == *identity && header.name == names.digest);
     let Some(header) = matching else {
         let opened = if journal.metadata()?.len() > 0 { Opened::Again } else { Opened::New };
-        return Ok((begin(names, identity, journal, boot)?, opened));
+        return Ok((begin(names, identity, journal, epoch)?, opened));
     };
     let (file, made) = place::open_or_create(&names.directory, &names.part)?;
-    let mut replayed = log::read(&journal, Replay::new(header), boot)?;
-    if made || !is_whole(&file, &header, &replayed)? {
-        // Another file, or what is left of ours: no record holds as it is.
-        replayed = log::read(&journal, Replay::doubting(header), boot)?;
-    } else if replayed.unproved.is_empty() && header.boot == boot {
-        let log = Log::resume(journal, header, &replayed)?;
-        let opened = opened(&replayed.tree, 0);
-        let touched = file.metadata()?.len();
-        return Ok((Parts { file, log, tree: replayed.tree, touched }, opened));
+    // The same part, in a time in which what was on the medium is still there.
+    let same = header.epoch.is(&epoch) && !made && FileId::of(&file)? == header.part;
+    // Without chaining values there is nothing else to go by.
+    let believed = same && (trusting || !identity.verify);
+    let mut replayed = log::read(&journal, header, believed)?;
+    if !identity.verify {
+        replayed.claims = identity.claims();
+    }
+    if made || replayed.sure.present_bytes() + replayed.claims.present_bytes() == 0 {
+        return Ok((begin(names, identity, journal, epoch)?, Opened::New));
+    }
+    if !is_long_enough(&file, identity, &replayed.sure)? {
+        // Cut off by somebody: then nothing is sure.
+        if !identity.verify {
+            return Ok((begin(names, identity, journal, epoch)?, Opened::New));
+        }
+        replayed = log::read(&journal, header, false)?;
     }
     if identity.sparse && file.metadata()?.len() != identity.size {
         file.set_len(identity.size)?;
     }
-    let before = replayed.tree.present_bytes();
-    let Replayed { mut tree, unproved, .. } = replayed;
-    let mut reread = 0;
-    for record in unproved {
-        reread += prove(&file, identity, &mut tree, &record)?;
+    let log = if same {
+        let mut log = Log::resume(journal, header, &replayed)?;
+        if !identity.verify {
+            log.roll_back()?;
+        }
+        log
+    } else {
+        let header = Header { epoch, part: FileId::of(&file)?, nonce: nonce(), ..header };
+        rewrite(names, header, &replayed.claims)?
+    };
+    let mut tree = identity.tree();
+    for node in replayed.sure.each_node() {
+        let _ = tree.insert_node(node); // it has its place there, as it had here
     }
-    if before + reread == 0 {
-        return Ok((begin(names, identity, journal, boot)?, Opened::New));
-    }
-    let header = Header { boot, part: FileId::of(&file)?, nonce: nonce(), ..header };
-    let log = rewrite(names, header, &tree, &file)?;
-    let opened = opened(&tree, reread);
+    let claims = replayed.claims;
+    let opened = Opened::Resumed { trusted: tree.present_bytes(), claimed: claims.present_bytes() };
     let touched = file.metadata()?.len();
-    Ok((Parts { file, log, tree, touched }, opened))
-}
-
-fn opened(tree: &ChunkTree, reread: u64) -> Opened {
-    match tree.present_bytes() {
-        0 => Opened::New,
-        proved => Opened::Resumed { proved, reread },
-    }
+    Ok((Parts { file, log, tree, claims, touched }, opened))
 }
 
 /// Begins anew with an open and locked journal.
@@ -108,7 +117,7 @@ pub(super) fn begin(
     names: &Names,
     identity: &Identity,
     journal: File,
-    boot: BootId,
+    epoch: Epoch,
 ) -> io::Result<Parts> {
     check(identity)?;
     journal.set_len(0)?;
@@ -122,12 +131,13 @@ pub(super) fn begin(
     let header = Header {
         identity: *identity,
         name: names.digest,
-        boot,
+        epoch,
         part: FileId::of(&file)?,
         nonce: nonce(),
     };
     let log = Log::begin(journal, header)?;
-    Ok(Parts { file, log, tree: identity.tree(), touched: 0 })
+    let (tree, claims) = (identity.tree(), identity.claims());
+    Ok(Parts { file, log, tree, claims, touched: 0 })
 }
 
 fn check(identity: &Identity) -> io::Result<()> {
@@ -150,83 +160,24 @@ fn open_journal(names: &Names) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::WouldBlock, "the journal is replaced again and again"))
 }
 
-/// Whether the partial file is the journal's and nothing proved is cut off.
-fn is_whole(file: &File, header: &Header, replayed: &Replayed) -> io::Result<bool> {
-    let Identity { size, sparse, .. } = header.identity;
-    let needed = if sparse { size } else { replayed.tree.end().saturating_mul(CHUNK).min(size) };
-    Ok(FileId::of(file)? == header.part && file.metadata()?.len() >= needed)
+/// Whether nothing of what is taken for sure is cut off.
+fn is_long_enough(file: &File, identity: &Identity, sure: &ChunkTree) -> io::Result<bool> {
+    let needed = match sure.is_empty() {
+        true => 0,
+        false if identity.sparse => identity.size,
+        false => sure.end().saturating_mul(CHUNK).min(identity.size),
+    };
+    Ok(file.metadata()?.len() >= needed)
 }
 
-/// Reads again what a record speaks of, and takes into the tree what is so. Returns its bytes.
-fn prove(
-    file: &File,
-    identity: &Identity,
-    tree: &mut ChunkTree,
-    record: &Record,
-) -> io::Result<u64> {
-    let before = tree.present_bytes();
-    match record {
-        Record::Proved(Node { cv: ZEROS, level, index }) if identity.sparse && identity.verify => {
-            take_zeros(file, tree, index << level, 1 << level)?;
-        }
-        Record::Proved(node) => {
-            if identity.verify && holds(file, identity, node) {
-                let _ = tree.insert_node(*node); // it is there, then
-            }
-        }
-        Record::Zeros { first, count } => take_zeros(file, tree, *first, *count)?,
-        Record::Synced { .. } => {}
-    }
-    Ok(tree.present_bytes() - before)
-}
-
-/// Zeros need no proof: they are made.
-fn take_zeros(file: &File, tree: &mut ChunkTree, first: u64, count: u64) -> io::Result<()> {
-    for gap in tree.missing_in(first..first.saturating_add(count)) {
-        place::punch(file, gap.start * CHUNK, (gap.end * CHUNK).min(tree.size()))?;
-    }
-    let _ = tree.insert_zeros(first, count); // a range that has no place is not there
-    Ok(())
-}
-
-/// Whether the file has the content of `node`. What cannot be read does not hold.
-fn holds(file: &File, identity: &Identity, node: &Node) -> bool {
-    let mut read = identity.tree();
-    let Ok(chunks) = read.place(node) else { return false };
-    let mut buffer = vec![0; CHUNK as usize];
-    let mut at = chunks.start;
-    while at < chunks.end {
-        let offset = at * CHUNK;
-        if identity.sparse {
-            let data = place::next_data(file, offset, identity.size);
-            let zeros =
-                if data >= identity.size { chunks.end } else { data / CHUNK }.min(chunks.end);
-            if zeros > at {
-                let _ = read.insert_zeros(at, zeros - at);
-                at = zeros;
-                continue;
-            }
-        }
-        let data = &mut buffer[..read.chunk_length(at) as usize];
-        if file.read_exact_at(data, offset).is_err() {
-            return false;
-        }
-        read.insert(at, leaf(identity.size, identity.sparse, at, data));
-        at += 1;
-    }
-    read.nodes() == [*node]
-}
-
-/// Replaces the journal by one that says what `tree` says, all of it on the medium.
-fn rewrite(names: &Names, header: Header, tree: &ChunkTree, part: &File) -> io::Result<Log> {
-    part.sync_data()?;
+/// Replaces the journal by one that claims the same.
+fn rewrite(names: &Names, header: Header, claims: &ChunkTree) -> io::Result<Log> {
     let directory = &names.directory;
     let (temporary, file) = TEMPORARY.make(|temporary| place::create(directory, temporary))?;
     let written = place::lock(&file).and_then(|()| {
         let mut log = Log::begin(file, header)?;
-        let records: Vec<Record> = tree.nodes().into_iter().map(Record::Proved).collect();
+        let records: Vec<Record> = claims.each_node().map(Record::Proved).collect();
         log.append(&records)?;
-        log.note_synced(records.len() as u64)?;
         log.file.sync_data()?;
         renameat(directory, temporary.as_str(), directory, names.journal.as_str())?;
         Ok(log)
@@ -237,8 +188,23 @@ fn rewrite(names: &Names, header: Header, tree: &ChunkTree, part: &File) -> io::
     written
 }
 
+/// The present boot, and the mount that a directory is in.
+pub(super) fn epoch(directory: &OwnedFd) -> Epoch {
+    /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: a number that no later mount gets.
+    const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let wanted = StatxFlags::MNT_ID | UNIQUE;
+    let mount = match statx(directory, c"", AtFlags::EMPTY_PATH, wanted) {
+        Ok(stat) if stat.stx_mask & wanted.bits() != 0 => {
+            let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
+            (stat.stx_mnt_id, device)
+        }
+        _ => (0, 0),
+    };
+    Epoch { boot: boot_id(), mount }
+}
+
 /// The kernel's name for this boot; zeros where it tells none.
-pub(super) fn boot_id() -> BootId {
+fn boot_id() -> BootId {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let hex: String = text.trim().chars().filter(|digit| *digit != '-').collect();
     u128::from_str_radix(&hex, 16).unwrap_or(0).to_be_bytes()

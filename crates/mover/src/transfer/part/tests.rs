@@ -1,3 +1,5 @@
+#![allow(clippy::single_range_in_vec_init, reason = "one range of chunks is meant")]
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,8 +16,9 @@ use crate::transfer::tree_hash::leaf;
 mod history;
 
 const CHUNK_LENGTH: usize = CHUNK as usize;
-const BOOT: BootId = [1; 16];
-const SECOND_BOOT: BootId = [2; 16];
+const EPOCH: Epoch = Epoch { boot: [1; 16], mount: (7, 8) };
+const SECOND_BOOT: Epoch = Epoch { boot: [2; 16], ..EPOCH };
+const SECOND_MOUNT: Epoch = Epoch { mount: (9, 8), ..EPOCH };
 
 struct Place {
     dir: tempfile::TempDir,
@@ -30,13 +33,18 @@ impl Place {
         Place { dir, directory }
     }
 
-    fn open_under(&self, boot: BootId, identity: Identity) -> io::Result<(PartFile, Opened)> {
+    fn open_in(&self, epoch: Epoch, identity: Identity) -> io::Result<(PartFile, Opened)> {
         let name = Name::new(b"file").unwrap();
-        PartFile::open_under(boot, Arc::clone(&self.directory), name, identity)
+        PartFile::open_in(epoch, Arc::clone(&self.directory), name, identity, false)
+    }
+
+    fn open_trusting(&self, epoch: Epoch, identity: Identity) -> (PartFile, Opened) {
+        let name = Name::new(b"file").unwrap();
+        PartFile::open_in(epoch, Arc::clone(&self.directory), name, identity, true).unwrap()
     }
 
     fn open(&self, identity: Identity) -> (PartFile, Opened) {
-        self.open_under(BOOT, identity).unwrap()
+        self.open_in(EPOCH, identity).unwrap()
     }
 
     /// The file in the directory whose name ends so.
@@ -47,6 +55,25 @@ impl Place {
 
     fn target(&self) -> PathBuf {
         self.dir.path().join("file")
+    }
+}
+
+/// A part is resumed; so much is claimed of it.
+fn claimed(claimed: u64) -> Opened {
+    Opened::Resumed { trusted: 0, claimed }
+}
+
+/// Looks at everything that is claimed; what of it is lost.
+fn prove(part: &PartFile) -> Vec<Range<u64>> {
+    let mut lost = Vec::new();
+    loop {
+        let before = part.present_bytes();
+        let proof = part.prove().unwrap();
+        assert_eq!(before - part.present_bytes(), proof.lost_bytes);
+        lost.extend(proof.lost);
+        if !proof.more {
+            return lost;
+        }
     }
 }
 
@@ -110,6 +137,7 @@ impl Content {
 
     /// Writes what is missing, and gives the file its name.
     fn complete(&self, part: &PartFile, place: &Place) {
+        prove(part);
         for range in part.missing(usize::MAX) {
             assert!(!part.is_complete());
             range.for_each(|index| self.write(part, index).unwrap());
@@ -192,52 +220,118 @@ fn what_a_peer_may_not_write_is_refused() {
     part.zeros(1, 0).unwrap();
     assert!(part.nodes().is_empty());
     let huge = Identity { size: 1 << 63, ..content.identity };
-    assert!(Place::new().open_under(BOOT, huge).is_err());
+    assert!(Place::new().open_in(EPOCH, huge).is_err());
+}
+
+/// What happens to a part between two runs, while its size stays.
+type Damage = fn(&File, &Content);
+
+#[test]
+fn what_was_damaged_between_two_runs_is_lost_and_not_believed() {
+    let punch: Damage = |file, _| place::punch(file, 2 * CHUNK, 2 * CHUNK + (1 << 16)).unwrap();
+    let damages: [Damage; 4] = [
+        |file, content| file.write_all_at(&[content.chunk(2)[5] ^ 1], 2 * CHUNK + 5).unwrap(),
+        |file, _| file.write_all_at(&[0; 1 << 16], 2 * CHUNK).unwrap(),
+        punch,
+        |file, content| {
+            let before = file.metadata().unwrap().modified().unwrap();
+            file.write_all_at(&[!content.chunk(2)[9]], 2 * CHUNK + 9).unwrap();
+            file.set_modified(before).unwrap();
+        },
+    ];
+    for (sparse, synced) in [(false, false), (false, true), (true, true)] {
+        for damage in damages {
+            let place = Place::new();
+            let content = Content::new(&[false, false, false, true, false], 9, sparse);
+            let (part, _) = place.open(content.identity);
+            [0, 2, 3, 1].into_iter().for_each(|index| content.write(&part, index).unwrap());
+            if synced {
+                part.sync().unwrap();
+            }
+            drop(part);
+            damage(&File::options().write(true).open(place.path(".part")).unwrap(), &content);
+            let (part, opened) = place.open(content.identity);
+            assert_eq!(opened, claimed(4 * CHUNK));
+            assert!(!part.is_complete() && part.missing(9) == [4..5]);
+            // New data comes meanwhile.
+            content.write(&part, 4).unwrap();
+            assert!(!part.is_complete() && part.digest().is_none());
+            assert!(part.finish(|_| Ok(()), true).is_err());
+            assert_eq!(prove(&part), [2..3]);
+            assert_eq!(part.missing(9), [2..3]);
+            drop(part);
+            // The journal says so from then on.
+            let (part, opened) = place.open(content.identity);
+            assert_eq!((opened, part.missing(9)), (claimed(4 * CHUNK - 9), vec![2..3]));
+            content.complete(&part, &place);
+        }
+    }
 }
 
 #[test]
-fn a_later_transfer_goes_on_without_reading() {
-    let place = Place::new();
-    let content = Content::dense(5);
-    let (part, _) = place.open(content.identity);
-    [4, 1].into_iter().for_each(|index| content.write(&part, index).unwrap());
-    drop(part);
-    // Nobody looks at what is proved: a wrong byte there stays.
-    let file = File::options().write(true).open(place.path(".part")).unwrap();
-    file.write_all_at(&[!content.chunk(1)[0]], CHUNK).unwrap();
-    let (part, opened) = place.open(content.identity);
-    assert_eq!(opened, Opened::Resumed { proved: 2 * CHUNK, reread: 0 });
-    assert_eq!(part.missing(9), [0..1, 2..4]);
-    file.write_all_at(&content.chunk(1)[..1], CHUNK).unwrap();
-    content.complete(&part, &place);
-}
-
-#[test]
-fn after_another_boot_only_what_is_on_the_medium_is_believed_unread() {
+fn only_what_was_synced_in_the_same_time_is_trusted_unread() {
     let place = Place::new();
     let content = Content::dense(5);
     let (part, _) = place.open(content.identity);
     content.write(&part, 0).unwrap();
     part.sync().unwrap();
-    [1, 2, 3].into_iter().for_each(|index| content.write(&part, index).unwrap());
+    content.write(&part, 1).unwrap();
     drop(part);
-    let file = File::options().write(true).open(place.path(".part")).unwrap();
-    file.write_all_at(&[!content.chunk(2)[0]], 2 * CHUNK).unwrap();
-    let (part, opened) = place.open_under(SECOND_BOOT, content.identity).unwrap();
-    assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 2 * CHUNK });
+    let trusted = |trusted, claimed| Opened::Resumed { trusted, claimed };
+    let (part, opened) = place.open_trusting(EPOCH, content.identity);
+    assert_eq!(opened, trusted(CHUNK, CHUNK));
+    // What is synced while there are claims is not noted: the claims would be covered as well.
+    content.write(&part, 2).unwrap();
+    part.sync().unwrap();
     drop(part);
-    // The new journal is of the new boot, and all in it on the medium for yet another.
-    for boot in [SECOND_BOOT, [3; 16]] {
-        let (_, opened) = place.open_under(boot, content.identity).unwrap();
-        assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 0 });
+    let (part, opened) = place.open_trusting(EPOCH, content.identity);
+    assert_eq!(opened, trusted(CHUNK, 2 * CHUNK));
+    assert_eq!(prove(&part), []);
+    content.write(&part, 3).unwrap();
+    part.sync().unwrap();
+    drop(part);
+    let (_, opened) = place.open_trusting(EPOCH, content.identity);
+    assert_eq!(opened, trusted(4 * CHUNK, 0));
+    for other in [SECOND_MOUNT, SECOND_BOOT] {
+        let (part, opened) = place.open_trusting(other, content.identity);
+        assert_eq!(opened, claimed(4 * CHUNK));
+        assert_eq!(part.prove().unwrap().held, 4 * CHUNK);
+        drop(part);
+        // Read, and not waited for.
+        assert_eq!(place.open_trusting(other, content.identity).1, claimed(4 * CHUNK));
     }
+    // What was lost once is not covered any more.
     let (part, _) = place.open(content.identity);
-    assert_eq!(part.missing(9), [2..3, 4..5]);
+    prove(&part);
+    content.write(&part, 4).unwrap();
+    part.sync().unwrap();
+    drop(part);
+    assert_eq!(place.open_trusting(EPOCH, content.identity).1, trusted(5 * CHUNK, 0));
+    let file = File::options().write(true).open(place.path(".part")).unwrap();
+    file.write_all_at(&[!content.chunk(1)[0]], CHUNK).unwrap();
+    let (part, _) = place.open(content.identity);
+    assert_eq!(prove(&part), [1..2]);
+    drop(part);
+    let (part, opened) = place.open_trusting(EPOCH, content.identity);
+    assert_eq!(opened, trusted(4 * CHUNK, 0));
     content.complete(&part, &place);
 }
 
 #[test]
-fn a_part_that_was_copied_or_replaced_is_read_again() {
+fn the_time_is_told_by_boot_and_mount() {
+    let place = Place::new();
+    let epoch = open::epoch(&place.directory);
+    assert!(epoch.is(&open::epoch(&place.directory)), "{epoch:?}");
+    let other: OwnedFd = File::open("/proc").unwrap().into();
+    assert!(!epoch.is(&open::epoch(&other)));
+    assert!(!Epoch::default().is(&Epoch::default()));
+    for half in [Epoch { boot: [0; 16], ..EPOCH }, Epoch { mount: (0, 0), ..EPOCH }] {
+        assert!(!half.is(&half));
+    }
+}
+
+#[test]
+fn a_part_that_was_copied_or_replaced_is_taken_up() {
     for sparse in [false, true] {
         let place = Place::new();
         let content = Content::new(&[false, false, true, false], 0, sparse);
@@ -250,7 +344,7 @@ fn a_part_that_was_copied_or_replaced_is_read_again() {
         fs::copy(place.dir.path().join("aside"), &path).unwrap();
         fs::remove_file(place.dir.path().join("aside")).unwrap();
         let (part, opened) = place.open(content.identity);
-        assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 3 * CHUNK });
+        assert_eq!(opened, claimed(3 * CHUNK));
         content.complete(&part, &place);
     }
 }
@@ -268,8 +362,8 @@ fn what_is_cut_off_is_not_proved() {
         drop(part);
         let file = File::options().write(true).open(place.path(".part")).unwrap();
         file.set_len(3 * CHUNK + 7).unwrap();
-        let (part, opened) = place.open(content.identity);
-        assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 3 * CHUNK });
+        let (part, opened) = place.open_trusting(EPOCH, content.identity);
+        assert_eq!((opened, prove(&part)), (claimed(4 * CHUNK), vec![3..4]));
         content.complete(&part, &place);
     }
 }
@@ -312,10 +406,12 @@ fn without_verification_there_is_no_digest_and_what_is_not_sure_is_forgotten() {
     content.write(&part, 2).unwrap();
     drop(part);
     let (part, opened) = place.open(content.identity);
-    assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 0 });
+    assert_eq!(opened, Opened::Resumed { trusted: 2 * CHUNK, claimed: 0 });
+    content.write(&part, 3).unwrap();
     drop(part);
-    let (part, opened) = place.open_under(SECOND_BOOT, content.identity).unwrap();
-    assert_eq!(opened, Opened::Resumed { proved: 2 * CHUNK, reread: 0 });
+    assert_eq!(place.open(content.identity).1, opened);
+    let (part, opened) = place.open_in(SECOND_BOOT, content.identity).unwrap();
+    assert_eq!(opened, Opened::New);
     content.complete(&part, &place);
 }
 
@@ -323,7 +419,7 @@ fn without_verification_there_is_no_digest_and_what_is_not_sure_is_forgotten() {
 fn two_transfers_do_not_write_one_file() {
     let place = Place::new();
     let content = Content::dense(4);
-    let busy = |place: &Place| place.open_under(BOOT, content.identity).unwrap_err().kind();
+    let busy = |place: &Place| place.open_in(EPOCH, content.identity).unwrap_err().kind();
     let (part, _) = place.open(content.identity);
     content.write(&part, 0).unwrap();
     assert_eq!(busy(&place), io::ErrorKind::WouldBlock);
@@ -331,7 +427,7 @@ fn two_transfers_do_not_write_one_file() {
     assert_eq!(content.write(&part, 1).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     // One that only looks does no harm.
     let (second, opened) = place.open(content.identity);
-    assert_eq!(opened, Opened::Resumed { proved: CHUNK, reread: 0 });
+    assert_eq!(opened, claimed(CHUNK));
     assert_eq!(part.relock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     drop(second);
     part.relock().unwrap();
@@ -346,7 +442,7 @@ fn two_transfers_do_not_write_one_file() {
     assert_ne!(part.relock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     assert!(content.write(&part, 3).is_err());
     let (second, opened) = place.open(content.identity);
-    assert_eq!(opened, Opened::Resumed { proved: 3 * CHUNK, reread: 0 });
+    assert_eq!(opened, claimed(3 * CHUNK));
     content.complete(&second, &place);
 }
 
@@ -359,7 +455,7 @@ fn a_part_taken_over_in_any_way_is_not_taken_back() {
         |place, content, _| content.complete(&place.open(content.identity).0, place),
         |place, content, _| place.open(content.identity).0.discard().unwrap(),
         |place, _, other| drop(place.open(other)),
-        |place, content, _| drop(place.open_under(SECOND_BOOT, content.identity).unwrap()),
+        |place, content, _| drop(place.open_in(SECOND_BOOT, content.identity).unwrap()),
     ];
     for take_over in ways {
         let place = Place::new();
@@ -384,11 +480,11 @@ fn a_changed_source_begins_anew() {
     (0..3).for_each(|index| old.write(&part, index).unwrap());
     part.restart(new.identity).unwrap();
     assert_eq!((part.identity(), part.nodes()), (new.identity, vec![]));
-    assert_eq!(place.open_under(BOOT, new.identity).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(place.open_in(EPOCH, new.identity).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     new.write(&part, 0).unwrap();
     drop(part);
     let (part, opened) = place.open(new.identity);
-    assert_eq!(opened, Opened::Resumed { proved: CHUNK, reread: 0 });
+    assert_eq!(opened, claimed(CHUNK));
     new.complete(&part, &place);
 }
 
@@ -432,12 +528,12 @@ fn no_call_goes_through_what_stands_in_the_way() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
         untouched();
         fs::create_dir(&path).unwrap();
-        let error = place.open_under(BOOT, content.identity).unwrap_err().to_string();
+        let error = place.open_in(EPOCH, content.identity).unwrap_err().to_string();
         assert!(error.contains(name.to_str().unwrap()) && error.contains("in the way"), "{error}");
     }
     let place = Place::new();
     fs::create_dir(place.target()).unwrap();
-    let error = place.open_under(BOOT, content.identity).unwrap_err();
+    let error = place.open_in(EPOCH, content.identity).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
 }
 
@@ -497,7 +593,7 @@ fn an_exabyte_of_holes_costs_nothing() {
     file.set_len(size).unwrap();
     file.write_all_at(&data, 1000 * CHUNK).unwrap();
     let (part, opened) = place.open(identity);
-    assert_eq!(opened, Opened::Resumed { proved: size, reread: size });
+    assert_eq!((opened, prove(&part)), (claimed(size), vec![]));
     assert_eq!(part.digest(), Some(digest));
     part.finish(|_| Ok(()), false).unwrap();
     assert_eq!(fs::metadata(place.target()).unwrap().len(), size);

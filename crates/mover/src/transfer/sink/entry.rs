@@ -56,6 +56,8 @@ pub(super) struct Inner {
     pub(super) damaged: HashMap<u64, u8>,
     /// Bytes that an earlier transfer had moved.
     pub(super) resumed: u64,
+    /// Bytes of it that were found to be lost.
+    pub(super) lost: u64,
     /// Bytes of it that progress counts.
     pub(super) counted: u64,
     /// It has one of the [`SLOTS`].
@@ -117,6 +119,7 @@ impl Pending {
             end: None,
             damaged: HashMap::new(),
             resumed: 0,
+            lost: 0,
             counted: 0,
             slot: false,
             next: None,
@@ -159,6 +162,7 @@ impl Inner {
         self.version = (self.version + 1) % 128;
         self.end = None;
         self.resumed = 0;
+        self.lost = 0;
         self.counted = 0;
         self.next = None;
         self.damaged.clear();

@@ -165,8 +165,15 @@ impl Sink<'_> {
                 _ => return Ok(None),
             }
         }
-        let (work, _, _) = match self.open_part(pending) {
-            Ok(opened) => opened,
+        // All of it comes, whatever an earlier transfer has left.
+        let opened = self.open_part(pending).and_then(|(work, _, have)| {
+            if let Work::Part(part) = &work {
+                part.forget(&have)?;
+            }
+            Ok(work)
+        });
+        let work = match opened {
+            Ok(work) => work,
             Err(error) => {
                 self.fail(pending, error)?;
                 return Ok(None);

@@ -19,6 +19,7 @@ mod links;
 mod marker;
 mod names;
 mod options;
+mod prove;
 mod root;
 mod stream;
 mod tree;
@@ -126,6 +127,7 @@ struct Settings {
     dry_run: bool,
     verify: bool,
     durable: bool,
+    trust_partial: bool,
     want_digests: bool,
     max_bytes: Option<u64>,
     hard_links: bool,
@@ -161,6 +163,8 @@ enum Job {
     Open(verdict::Opening),
     /// Takes the digest of what is there.
     Digest { pending: Arc<Pending>, version: u8, skip: Option<Skip> },
+    /// Reads again what an earlier transfer has left of a file.
+    Prove { pending: Arc<Pending>, version: u8 },
     /// Completes a file.
     Finish(Arc<Pending>),
     /// Writes zeros where they are wanted in order.
@@ -237,6 +241,7 @@ impl<'a> Sink<'a> {
             dry_run,
             verify: options.verify,
             durable: options.durable && standard.is_none() && !dry_run,
+            trust_partial: options.trust_partial,
             want_digests: options.want_digests,
             max_bytes: options.max_bytes,
             hard_links: preserve.hard_links,
@@ -315,6 +320,7 @@ impl<'a> Sink<'a> {
         match job {
             Job::Open(opening) => self.open(opening),
             Job::Digest { pending, version, skip } => self.compare(&pending, version, skip),
+            Job::Prove { pending, version } => self.prove(&pending, version),
             Job::Finish(pending) => {
                 let _renaming = self.answering.read().unwrap_or_else(PoisonError::into_inner);
                 self.complete(&pending)
@@ -481,6 +487,7 @@ impl Role for Sink<'_> {
             if let Err(error) = part.relock() {
                 return Err(TransferError::Io { path: pending.place.path(), source: error });
             }
+            self.prove_later(&pending);
             // One that was complete when the connection went.
             self.quick.push(Job::Finish(pending));
         }

@@ -23,6 +23,9 @@ pub struct SinkOptions {
     pub verify: bool,
     /// Wait until everything is on the medium before the receipt.
     pub durable: bool,
+    /// What an earlier transfer of a large file has waited for to be on the medium is not read again, if
+    /// that was in the same boot of the machine and the same mount of the file system.
+    pub trust_partial: bool,
     /// What is kept of entries beside their content.
     pub preserve: Preserve,
     /// Keep set-user-ID and set-group-ID bits, and file capabilities.
@@ -44,6 +47,7 @@ impl SinkOptions {
             dry_run: false,
             verify: true,
             durable: true,
+            trust_partial: false,
             preserve: Preserve::default(),
             keep_set_id: false,
             want_digests: false,

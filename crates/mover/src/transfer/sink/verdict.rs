@@ -311,14 +311,16 @@ impl Sink<'_> {
             inner.work = work;
             inner.resumed = resumed;
             inner.counted = resumed;
+            // With the lock held: what is lost of it is told after.
+            self.say_take(pending, have);
         }
         super::add(&self.counts.bytes, resumed);
-        if let Some(part) = part
-            && !self.connected.load(Ordering::SeqCst)
-        {
-            part.unlock();
+        if let Some(part) = part {
+            if !self.connected.load(Ordering::SeqCst) {
+                part.unlock();
+            }
+            self.prove_later(pending);
         }
-        self.say_take(pending, have);
         Ok(())
     }
 
@@ -334,7 +336,8 @@ impl Sink<'_> {
         let directory = self.directories.get(&place.directory)?;
         let name = Name::new(&place.name).map_err(io::Error::other)?;
         let identity = lock(&pending.inner).identity(self.settings.verify);
-        let (part, opened) = PartFile::open(Arc::clone(&directory), name, identity)?;
+        let trusting = self.settings.trust_partial;
+        let (part, opened) = PartFile::open(Arc::clone(&directory), name, identity, trusting)?;
         let resumed = part.present_bytes();
         if !identity.sparse
             && let Some(free) = lacking(&directory, identity.size - resumed)
@@ -350,13 +353,16 @@ impl Sink<'_> {
         if have.len() > MAX_NODES {
             // The largest count; the rest comes again.
             have.sort_by_key(|node| std::cmp::Reverse(node.level));
+            part.forget(&have[MAX_NODES..])?;
             have.truncate(MAX_NODES);
         }
-        if let Opened::Resumed { reread, .. } = opened
-            && reread > 0
+        let resumed = part.present_bytes();
+        if let Opened::Resumed { trusted, .. } = opened
+            && trusted > 0
+            && identity.verify
         {
             let path = printable(place.path().as_os_str().as_encoded_bytes());
-            self.note(&format!("{path}: {reread} bytes were read again to be sure"));
+            self.note(&format!("{path}: {trusted} bytes are taken as they are, not read again"));
         }
         if self.settings.existing == Existing::Keep {
             part.never_replace();

@@ -105,6 +105,8 @@ struct Large {
     tree: ChunkTree,
     /// Ranges of chunks that nobody has taken yet.
     todo: VecDeque<Range<u64>>,
+    /// Ranges that the sink had and has lost, of a file that is not open yet.
+    lost: Vec<Range<u64>>,
     /// Lanes that read chunks of it.
     reading: u32,
     /// `FileEnd` has been said, with this digest.
@@ -258,6 +260,7 @@ impl Desk {
                 file: None,
                 todo: tree.missing().collect(),
                 tree,
+                lost: Vec::new(),
                 reading: 0,
                 ended: None,
             }));
@@ -372,6 +375,7 @@ impl Desk {
             }
             large.todo = todo;
         }
+        large.todo.extend(std::mem::take(&mut large.lost));
         zeros
     }
 
@@ -498,6 +502,28 @@ impl Desk {
             }
             _ => {}
         }
+    }
+
+    /// The sink has lost chunks that it said it has. An error: it never said so.
+    pub(super) fn lost(&mut self, file: u64, first: u64, count: u64) -> Result<(), &'static str> {
+        let Some(pending) = self.files.get_mut(&file) else { return Ok(()) };
+        let Phase::Large(large) = &mut pending.phase else { return Ok(()) };
+        let range = first..first.saturating_add(count);
+        let length = |chunk| large.tree.chunk_length(chunk);
+        let last = range.end.checked_sub(1).filter(|last| *last < large.tree.chunks());
+        let last = last.ok_or("it has lost chunks that cannot be")?;
+        let bytes = (count - 1).saturating_mul(CHUNK).saturating_add(length(last));
+        // So no sink has a source send its file for ever.
+        pending.resumed =
+            pending.resumed.checked_sub(bytes).ok_or("it has lost more than it had")?;
+        match large.file {
+            Some(_) => large.todo.push_back(range),
+            None => large.lost.push(range),
+        }
+        if large.ended.is_some() {
+            self.large_next.push_back(file);
+        }
+        Ok(())
     }
 
     /// The file is not any more what was announced. `Some`: it is announced anew, with this version;

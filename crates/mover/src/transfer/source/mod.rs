@@ -492,6 +492,10 @@ impl Role for Source<'_> {
                     self.finished(state, over, Outcome::Moved { resumed });
                 }
             }
+            Message::Lost { file, first, count } => {
+                self.lock().desk.lost(file, first, count).map_err(bad)?;
+                self.changed.notify_all();
+            }
             Message::Damaged { file, chunk } => {
                 if let Some(stream) = &self.stream {
                     stream.damaged(chunk);

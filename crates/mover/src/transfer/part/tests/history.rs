@@ -60,7 +60,7 @@ proptest! {
         let mut content = Content::new(&zero, rest, sparse);
         content.identity.verify = verify;
         let chunks = content.chunks();
-        let mut boot = BOOT;
+        let mut epoch = EPOCH;
         let (mut part, _) = place.open(content.identity);
         // The chunks on the medium, and those of which the journal still says so.
         let mut on_medium: Vec<u64> = Vec::new();
@@ -119,12 +119,12 @@ proptest! {
                     }
                 }
                 Step::Reboot => {
-                    boot[0] += 1;
+                    epoch.boot[0] += 1;
                     for index in (0..chunks).filter(|index| !on_medium.contains(index)) {
                         let garbage = vec![99; content.chunk(index).len()];
                         file.write_all_at(&garbage, index * CHUNK).unwrap();
                     }
-                    kept.retain(|index| noted.contains(index));
+                    kept.retain(|index| verify && on_medium.contains(index));
                 }
                 Step::LosePart => {
                     fs::remove_file(place.path(".part")).unwrap();
@@ -136,17 +136,21 @@ proptest! {
                 }
                 Step::Write(_) | Step::Zeros(..) | Step::Sync => unreachable!(),
             }
-            noted.retain(|index| kept.contains(index));
-            let (again, opened) = place.open_under(boot, content.identity).unwrap();
+            if !verify {
+                // Only what was waited for is sure, and there is nothing to compare the rest with.
+                kept.retain(|index| noted.contains(index));
+            }
+            let (again, opened) = place.open_in(epoch, content.identity).unwrap();
             part = again;
-            match opened {
-                Opened::Resumed { reread: 0, .. } => {}
-                Opened::Resumed { .. } => {
-                    // What was read again was synced, too.
-                    on_medium = (0..chunks).filter(|index| part.has(*index)).collect();
-                    noted.clone_from(&on_medium);
-                }
-                Opened::New | Opened::Again => on_medium.clear(),
+            let lost = prove(&part);
+            if verify || opened == Opened::New {
+                on_medium = (0..chunks).filter(|index| part.has(*index)).collect();
+            }
+            noted.retain(|index| part.has(*index));
+            if let Opened::New | Opened::Again = opened {
+                on_medium.clear();
+                noted.clear();
+                prop_assert!(lost.is_empty());
             }
             for index in kept {
                 prop_assert!(part.has(index), "lost {index} by {opened:?}");

@@ -39,6 +39,67 @@ fn a_file_is_taken_up_where_it_was_left() {
     assert_eq!(names(dir.path()), ["f"]);
 }
 
+/// Leaves the first three chunks of a file in its part.
+fn leave_part(dir: &Path, data: &[u8]) -> std::fs::File {
+    run(into(dir), |source| {
+        let file = source.announce("f", data.len() as u64);
+        source.verdict(file);
+        (0..3).for_each(|index| source.chunk(file, index, data).unwrap());
+    })
+    .1
+    .unwrap();
+    let part = names(dir).into_iter().find(|name| name.ends_with(".part")).unwrap();
+    std::fs::File::options().write(true).open(dir.join(part)).unwrap()
+}
+
+#[test]
+fn what_is_lost_of_a_part_is_asked_for_before_the_file_gets_its_name() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let data = noise(4 * CHUNK as usize);
+    let damaged = CHUNK as usize + 77;
+    leave_part(dir.path(), &data).write_all_at(&[!data[damaged]], damaged as u64).unwrap();
+    let (_, worked, world) = run(into(dir.path()), |source| {
+        let file = source.announce("f", data.len() as u64);
+        let Verdict::Take { have } = source.verdict(file) else { panic!() };
+        assert_eq!(have.len(), 3);
+        source.world.wait(|m| (*m == Message::Lost { file, first: 1, count: 1 }).then_some(()));
+        source.chunk(file, 3, &data).unwrap();
+        source.file_end(file, &data).unwrap();
+        assert_eq!(source.sink.progress().bytes, 3 * CHUNK);
+        source.chunk(file, 1, &data).unwrap();
+        source.finished(file);
+        source.end();
+        assert_eq!(source.sink.progress().bytes, data.len() as u64);
+    });
+    worked.unwrap();
+    let told = world.told();
+    assert!(told.contains(&format!("f moved after {}", 2 * CHUNK)), "{told:?}");
+    assert!(fs::read(dir.path().join("f")).unwrap() == data);
+    assert_eq!(names(dir.path()), ["f"]);
+}
+
+#[test]
+fn a_part_is_of_no_use_where_all_of_the_file_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = noise(4 * CHUNK as usize);
+    leave_part(dir.path(), &data);
+    fs::write(dir.path().join("f"), vec![0; data.len()]).unwrap();
+    let options = SinkOptions { existing: Existing::Checksum, ..into(dir.path()) };
+    let (_, worked, _) = run(options, |source| {
+        let file = source.announce("f", data.len() as u64);
+        assert!(matches!(source.verdict(file), Verdict::Compare { .. }));
+        (0..4).for_each(|index| source.chunk(file, index, &data).unwrap());
+        source.file_end(file, &data).unwrap();
+        source.finished(file);
+        source.end();
+        let lost = |message: &Message| matches!(message, Message::Lost { .. });
+        assert!(!lock(&source.world.said).iter().any(lost));
+    });
+    worked.unwrap();
+    assert!(fs::read(dir.path().join("f")).unwrap() == data);
+}
+
 #[test]
 fn damage_is_noticed_and_not_tried_for_ever() {
     let dir = tempfile::tempdir().unwrap();

@@ -238,3 +238,42 @@ fn only_chunks_that_arrived_whole_are_proved() {
     let proved: Vec<u64> = blocks.into_iter().map(|block| desk.stored(block).0).collect();
     assert_eq!(proved, [CHUNK, 0, 5]);
 }
+
+#[test]
+fn what_the_sink_has_lost_is_sent_again_and_no_more_than_it_had() {
+    for (opened_before, ended) in [(false, false), (true, false), (true, true)] {
+        let mut desk = desk(&[5 * CHUNK + 7]);
+        let node = |index| Node::chunk(index, [1; 32]);
+        let have = vec![node(1), node(2), node(5)];
+        assert_eq!(desk.verdict(0, Verdict::Take { have }, false), Ok(None));
+        assert!(desk.lost(0, 5, 2).is_err(), "beyond the end");
+        assert!(desk.lost(0, 0, 3).is_err(), "more than it had");
+        let mut sent = Vec::new();
+        let job = opened_before.then(|| open(&mut desk));
+        if ended {
+            let job = job.as_ref().unwrap();
+            while let Some(chunk) = chunk(&mut desk) {
+                desk.read(job, chunk, [1; 32]);
+                sent.push(chunk);
+            }
+            assert!(matches!(desk.next(job), Next::End(Some(_))));
+        }
+        desk.lost(0, 1, 1).unwrap();
+        desk.lost(0, 5, 1).unwrap();
+        assert_eq!(desk.get(0).map(|pending| pending.resumed), Some(CHUNK));
+        assert!(desk.lost(0, 1, 2).is_err(), "more than is left");
+        let job = job.unwrap_or_else(|| open(&mut desk));
+        let mut ends = 0;
+        while let Some(chunk) = chunk(&mut desk) {
+            desk.read(&job, chunk, [1; 32]);
+            sent.push(chunk);
+            ends += usize::from(matches!(desk.next(&job), Next::End(_)));
+        }
+        assert_eq!(ends, usize::from(!ended), "the end is told once");
+        sent.sort_unstable();
+        assert_eq!(sent, [0, 1, 3, 4, 5]);
+    }
+    let mut desk = desk(&[10]);
+    desk.lost(0, 0, 1).unwrap();
+    desk.lost(9, 0, 1).unwrap();
+}
