@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that must hold, in named stages: ./ci.sh [STAGE…]; without arguments all of them.
 #
-# The stage `long` runs only if it is named: interoperability with 2 GB in each case.
+# The stage `long` runs only if it is named: every test that has a long form, in it. That takes hours.
 #
 # On a Debian machine, as root or with sudo, it installs the programs that tests need. Where one
 # cannot be installed, the tests that need it say "skipped: why", and the stage counts them.
@@ -50,10 +50,25 @@ stage_test() {
     return "$status"
 }
 
+# Every test that has a long form, one program after the other. What was measured, and what was
+# skipped, is kept in figures.txt beside the whole output of each.
 stage_long() {
-    FARHAUL_LONG=1 cargo test --release -p farhaul-cli --test interop_streams -- --nocapture 2>&1 |
-        grep -E --line-buffered '^(measured:|test |skipped:)'
-    return "${PIPESTATUS[0]}"
+    stage_packages
+    local out file name crate status=0
+    out=$(readlink -m "${CARGO_TARGET_DIR:-target}/long")
+    mkdir -p "$out"
+    : >"$out/figures.txt"
+    for file in $(grep -lE '\blong\(\)|FARHAUL_LONG' crates/*/tests/*.rs); do
+        name=$(basename "$file" .rs)
+        crate=${file%/tests/*}
+        FARHAUL_LONG=1 cargo test --release --manifest-path "$crate/Cargo.toml" --test "$name" -- --nocapture 2>&1 |
+            tee "$out/$name.log" |
+            grep -E --line-buffered '^(measured:|skipped:|test |FARHAUL_SEED|thread .* panicked|error)' |
+            sed -u "s/^/$name: /" | tee -a "$out/figures.txt"
+        [ "${PIPESTATUS[0]}" = 0 ] || status=1
+    done
+    echo "figures: $out/figures.txt"
+    return "$status"
 }
 
 stage_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --quiet; }

@@ -77,7 +77,10 @@ fn many_files_take_little_memory() {
         for push in [true, false] {
             let (peaks, report) = peaks(&scene, start(&scene, push));
             assert_eq!(report["files"], count, "{report}");
-            eprintln!("{count} files, push {push}: {peaks:?} bytes, {} s", report["seconds"]);
+            eprintln!(
+                "measured: {count} files, push {push}: {peaks:?} bytes, {} s",
+                report["seconds"]
+            );
             found.push(peaks);
             fs::remove_dir_all(scene.path("copy")).expect("it is there");
         }
@@ -107,7 +110,7 @@ fn a_large_file_takes_little_memory() {
         }
         let (peaks, report) = peaks(&scene, start(&scene, push));
         assert_eq!(report["ok"], true, "{report}");
-        eprintln!("a large file, push {push}: {peaks:?} bytes, {} s", report["seconds"]);
+        eprintln!("measured: a large file, push {push}: {peaks:?} bytes, {} s", report["seconds"]);
         assert!(peaks.iter().all(|peak| (1..MOST).contains(peak)), "{peaks:?}");
         fs::remove_file(scene.path("copy")).expect("it is there");
     }

@@ -62,10 +62,10 @@ fn content(source: &Path, target: &Path) -> io::Result<Option<String>> {
     if wanted.len() != found.len() {
         return Ok(Some(format!("has {} bytes, not {}", found.len(), wanted.len())));
     }
-    let wrong = wanted.iter().zip(&found).filter(|(wanted, found)| wanted != found).count();
-    if wrong == 0 {
+    if wanted == found {
         return Ok(None);
     }
+    let wrong = wanted.iter().zip(&found).filter(|(wanted, found)| wanted != found).count();
     let first = wanted.iter().zip(&found).position(|(wanted, found)| wanted != found);
     let zeros = wanted.iter().zip(&found).all(|(wanted, found)| wanted == found || *found == 0);
     let zeros = if zeros { ", all zeros" } else { "" };

@@ -98,7 +98,8 @@ impl Copy {
                 let mut command = Command::new("strace");
                 let when = format!("{first}{}", if *on { "+" } else { "" });
                 command
-                    .args(["-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null"])
+                    .args(["-f", "--seccomp-bpf", "-qqq", "-o"])
+                    .arg(self.calls())
                     .args(["-e", &format!("trace={calls}"), "-e"])
                     .arg(format!("inject={calls}:{what}:when={when}"))
                     .arg(&self.farhaul);
@@ -121,6 +122,16 @@ impl Copy {
             .stderr(std::fs::File::create(&errors)?)
             .process_group(0);
         Ok(Running { child: command.spawn()?, errors, ended: false })
+    }
+
+    /// Where strace writes which calls it has seen.
+    fn calls(&self) -> PathBuf {
+        self.home.join("calls")
+    }
+
+    /// Whether what was to happen to a call of the last run has happened to one.
+    pub fn injected(&self) -> bool {
+        std::fs::read_to_string(self.calls()).is_ok_and(|text| text.contains("(INJECTED)"))
     }
 
     /// Runs it to its end.

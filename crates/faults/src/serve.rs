@@ -17,6 +17,8 @@ use fuser::{
 
 use crate::disk::{BLOCK, Disk, Failure};
 
+/// What such a file system is called among what is mounted.
+pub const SERVED: &str = "farhaul-disk";
 /// The file's name.
 const NAME: &str = "disk";
 /// Its inode; the directory's is 1.
@@ -38,7 +40,7 @@ impl Served {
     pub fn new(disk: Arc<Disk>) -> io::Result<Served> {
         let directory = tempfile::Builder::new().prefix("farhaul-disk-").tempdir()?;
         let mut config = Config::default();
-        config.mount_options = vec![MountOption::FSName("farhaul-disk".to_owned())];
+        config.mount_options = vec![MountOption::FSName(SERVED.to_owned())];
         let session = fuser::spawn_mount(Server(disk), directory.path(), &config)?;
         Ok(Served { session: Some(session), directory })
     }

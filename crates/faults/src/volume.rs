@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use rustix::fs::{Advice, fadvise};
 
 use crate::disk::{Disk, Image};
 use crate::run::{has, program, quietly};
-use crate::serve::Served;
+use crate::serve::{SERVED, Served};
 
 /// What is on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +110,36 @@ pub fn missing() -> Option<String> {
     None
 }
 
+/// Takes away what tests have left that were killed: volumes whose disk has no server any more. They
+/// are in the way of others, as mkfs.btrfs looks at all loop devices.
+fn sweep() {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let of = |line: &str| {
+        let mut words = line.split(' ');
+        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+    };
+    let mounts: Vec<(String, String)> = mounts.lines().filter_map(of).collect();
+    for (_, served) in mounts.iter().filter(|(what, _)| what == SERVED) {
+        match std::fs::metadata(served).map_err(|error| error.kind()) {
+            Err(io::ErrorKind::NotConnected) => {}
+            _ => continue,
+        }
+        for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+            let backing = std::fs::read_to_string(entry.path().join("loop/backing_file"));
+            if !backing.is_ok_and(|file| file.starts_with(served)) {
+                continue;
+            }
+            let device = Path::new("/dev").join(entry.file_name());
+            let device = device.to_string_lossy();
+            for (_, at) in mounts.iter().filter(|(what, _)| *what == device) {
+                quietly("umount", &["-l", at]);
+            }
+            quietly("losetup", &["-d", &device]);
+        }
+        quietly("umount", &["-l", served]);
+    }
+}
+
 impl Volume {
     /// Makes a file system on a new [`Disk`] and mounts it, with `options` as for `mount -o`.
     pub fn new(file_system: FileSystem, options: &str) -> io::Result<Volume> {
@@ -143,6 +173,8 @@ impl Volume {
             served,
             disk,
         };
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(sweep);
         let device = LoopDevice::new(&volume.backing)?;
         file_system.make(device.path())?;
         drop(device);
