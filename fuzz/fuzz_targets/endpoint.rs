@@ -173,7 +173,7 @@ impl Run {
                     2 => Control::CongestionWarning,
                     3 => Control::ErrorSignal { code: input.u32() },
                     4 => Control::User { subtype: 1, info: 2, payload: &[1, 2, 3, 4] },
-                    5 if input.byte() == 0 => Control::Shutdown,
+                    5 if input.byte() == 0 => Control::Shutdown { code: input.u32() },
                     _ => Control::Ack2 { ack_seq: AckSeq::new(u32::from(input.byte())) },
                 };
                 self.push(&packet(id, &control));

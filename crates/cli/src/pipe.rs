@@ -25,7 +25,9 @@ const BLOCK: usize = 256 << 10;
 ///
 /// The bytes are all there is: any UDT v4 program can be the peer. UDT cannot close one direction
 /// alone, so the connecting side closes when its standard input ends and everything is
-/// acknowledged; the listening side goes on until the peer closes.
+/// acknowledged; the listening side goes on until the peer closes. A side that is interrupted, or
+/// whose input cannot be read to its end, says so: a farhaul peer then fails, other programs take it
+/// for the end.
 #[derive(Args, Clone, Debug)]
 pub struct PipeArgs {
     /// The peer's address
@@ -108,13 +110,21 @@ pub fn run(args: &PipeArgs) -> Result<()> {
     }
     let reason = connection.close_reason();
     let stats = connection.stats(false).ok();
+    let read = sent.read.load(Ordering::Acquire);
+    let taken = sent.taken.load(Ordering::Acquire);
+    let buffered = stats.as_ref().map_or(0, |stats| stats.instant.send_buffer.0 as u64);
+    let lost = read - taken.min(read) + buffered;
+    let unacknowledged =
+        || format!("the peer closed before it had acknowledged the last {lost} bytes");
     let received = match received {
         Ok(received) => received,
         Err(error) => {
             // The peer need not wait for its time-out to learn of it.
             connection.abort();
             connection.close().ok();
-            return Err(error).context("the connection ended early");
+            let error = anyhow::Error::new(error).context("the connection ended early");
+            let of_own = reason == Some(CloseReason::PeerAborted) && lost > 0;
+            return Err(if of_own { error.context(unacknowledged()) } else { error });
         }
     };
     // This side has closed, so its sending half is through; if the peer has, it may still wait for
@@ -123,19 +133,17 @@ pub fn run(args: &PipeArgs) -> Result<()> {
         Some(CloseReason::Peer) => sender.try_recv().unwrap_or(Ok(())),
         _ => sender.recv().context("the sending thread panicked")?,
     };
-    let taken = sent.taken.load(Ordering::Acquire);
-    let read = sent.read.load(Ordering::Acquire);
-    let buffered = stats.as_ref().map_or(0, |stats| stats.instant.send_buffer.0 as u64);
-    let lost = read - taken + buffered;
     if reason == Some(CloseReason::Peer) && lost > 0 {
-        let message = format!("the peer closed before it had acknowledged the last {lost} bytes");
+        let message = unacknowledged();
         if args.listen.is_none() {
             bail!(message);
         }
         // The connecting side closes when it likes.
         eprintln!("farhaul: {message}");
-    } else {
-        result.context("sending failed")?;
+    } else if let Err(error) = result {
+        // Until the peer knows that this was not all.
+        connection.close().ok();
+        return Err(error).context("sending failed");
     }
     let mut report = PipeReport {
         peer: connection.peer_addr().to_string(),
@@ -200,7 +208,10 @@ fn send(args: &PipeArgs, connection: &Connection, sent: &Sent) -> io::Result<()>
         Some(_) => result,
         None => result.and_then(|()| connection.wait_acknowledged()),
     };
-    connection.shutdown();
+    match &result {
+        Ok(()) => connection.shutdown(),
+        Err(_) => connection.abort(),
+    }
     result
 }
 

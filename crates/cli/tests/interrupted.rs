@@ -54,6 +54,30 @@ fn while_connecting() {
     }
 }
 
+/// The receiver of a transfer learns that it was broken off, and keeps nothing of it.
+#[test]
+fn a_transfer_under_way() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let (file, into) = (dir.path().join("file"), dir.path().join("into"));
+    std::fs::write(&file, vec![b'x'; 64 << 20]).expect("a file");
+    let into_arg = into.display().to_string();
+    let receiver =
+        Process::farhaul(&["recv", "--listen", "127.0.0.1:0", "--into", &into_arg, "--once"]);
+    let addr = receiver.listening_at().to_string();
+    let sender =
+        Process::farhaul(&["send", &file.display().to_string(), &addr, "--max-bandwidth", "20M"]);
+    let entries = || std::fs::read_dir(&into).expect("its directory").count();
+    while entries() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    sender.interrupt();
+    let ended = sender.finish();
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    let ended = receiver.finish();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    assert_eq!(entries(), 0);
+}
+
 /// A scenario of so many seconds, with many samples.
 fn scenario(directory: &std::path::Path, seconds: u32) -> String {
     let text = format!(

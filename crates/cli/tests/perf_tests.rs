@@ -111,7 +111,8 @@ fn expect_interrupted(ended: &Ended, role: &str) {
 /// The other side hears of it, and does not have to find out by the silence.
 fn expect_told(ended: &Ended) {
     assert_eq!(ended.code, Some(1), "{ended:#?}");
-    let told = ["closed the connection", "Broken pipe", "reset by peer"];
+    let told =
+        ["closed the connection", "broke the connection off", "Broken pipe", "reset by peer"];
     let line = ended.errors.last().expect("an error");
     assert!(told.iter().any(|text| line.contains(text)), "{ended:#?}");
 }
@@ -158,12 +159,32 @@ fn an_interrupted_source_says_that_it_ends() {
     let mut peer = listener.accept().expect("a connection");
     let reader = std::thread::spawn(move || {
         let mut block = vec![0; 1 << 20];
-        while peer.read(&mut block).expect("the source says that it closes") > 0 {}
+        loop {
+            match peer.read(&mut block) {
+                Ok(count) => assert!(count > 0, "an end of the stream is not what came"),
+                Err(error) => return error.kind(),
+            }
+        }
     });
     source.wait_error_line("b/s");
     source.interrupt();
     expect_interrupted(&source.finish(), "sender");
-    reader.join().expect("the end was heard of");
+    let kind = reader.join().expect("no panic");
+    assert_eq!(kind, std::io::ErrorKind::ConnectionReset);
+}
+
+/// Without the handshake of a test, the end is all that tells a receiver that it has everything.
+#[test]
+fn a_sink_whose_source_is_interrupted_fails() {
+    let sink =
+        Process::farhaul(&["perf", "--listen", "127.0.0.1:0", "--once", "--sink", "-i", "0.02"]);
+    let addr = sink.listening_at().to_string();
+    let source = Process::farhaul(&["perf", &addr, "--source", "-t", "600", "-i", "0.02"]);
+    [&source, &sink].iter().for_each(|side| drop(side.wait_error_line("b/s")));
+    source.interrupt();
+    expect_interrupted(&source.finish(), "sender");
+    let ended = sink.finish();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
 }
 
 #[test]

@@ -102,5 +102,6 @@ fn a_line_too_long() {
     feeder.join().expect("no panic");
     assert_ne!(ended.code, Some(0), "{ended:#?}");
     assert!(ended.errors[0].contains("too large"), "{ended:#?}");
-    assert_eq!(listener.finish_with_output(), b"short\n");
+    let ended = listener.finish();
+    assert_eq!((ended.code, &ended.lines[..]), (Some(1), &["short".to_owned()][..]), "{ended:#?}");
 }

@@ -170,15 +170,17 @@ fn a_slow_reader() {
     listener.finish_well();
 }
 
-/// A side that is interrupted says so to the other one, which ends as by any close of the peer,
-/// though nobody closes its input.
+/// A side that is interrupted says so to the other one, which fails, though its input is open: what
+/// has come is not all.
 #[test]
 fn an_interruption() {
-    let interrupt = |process: &Process| {
+    let interrupt = |process: &Process, signal: &str| {
         let id = process.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+        assert!(Command::new("kill").args([signal, &id]).status().expect("kill").success());
     };
-    for listener_is_interrupted in [true, false] {
+    for (listener_is_interrupted, signal) in
+        [(true, "-INT"), (false, "-INT"), (true, "-TERM"), (false, "-TERM")]
+    {
         let (mut listener, addr) = listen(&[]);
         let mut connecting = connect(addr, &[]);
         // They are connected when this has come.
@@ -189,12 +191,48 @@ fn an_interruption() {
             true => (listener, connecting),
             false => (connecting, listener),
         };
-        interrupt(&victim);
+        interrupt(&victim, signal);
         assert_eq!(victim.finish_with_open_input().code, Some(130));
         let ended = other.finish_with_open_input();
-        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
         drop(ask);
     }
+}
+
+/// A stream of which a part has come and been acknowledged, in either mode, is not the whole of it
+/// when its sender is interrupted.
+#[test]
+fn an_interruption_between_two_pieces() {
+    for mode in [&[][..], &["--message"]] {
+        let (mut listener, addr) = listen(mode);
+        let mut connecting = connect(addr, mode);
+        let mut input = connecting.stdin();
+        let line = [b'x'; 1000];
+        for _ in 0..50 {
+            input.write_all(&[&line[..], b"\n"].concat()).expect("the pipe takes it");
+        }
+        listener.stdout().read_exact(&mut [0; 50 * 1001]).expect("all that was written");
+        connecting.interrupt();
+        assert_eq!(connecting.finish_with_open_input().code, Some(130));
+        let ended = listener.finish_with_open_input();
+        assert_eq!(ended.code, Some(1), "{mode:?}: {ended:#?}");
+        drop(input);
+    }
+}
+
+/// What cannot be read cannot be sent: both sides fail.
+#[test]
+fn an_input_that_cannot_be_read() {
+    let (listener, addr) = listen(&[]);
+    let mut connecting = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    // To read a directory is an error.
+    let directory = std::fs::File::open("/").expect("a directory");
+    connecting.args(["pipe", &addr.to_string()]).stdin(directory);
+    let limit = common::process::LIMIT;
+    let ended = Process::with_lines(connecting, "farhaul pipe".into(), limit).finish();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    let ended = listener.finish_with_open_input();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
 }
 
 /// Whoever reads the output may go away: that is a failure, at once, and the peer is told.

@@ -12,7 +12,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use farhaul_base::Time;
 use farhaul_control::{Governor, Law, Sampler, SentPacket};
-use farhaul_wire::{HEADER_LEN, Seq};
+use farhaul_wire::{Control, HEADER_LEN, Seq};
 
 use self::doubts::Doubts;
 use self::governor::DeliveryRate;
@@ -29,6 +29,11 @@ use crate::stats::{Counters, Monitor, Snapshot, Stats};
 const SHUTDOWNS: u32 = 5;
 /// The waits between them double up to this.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(300);
+/// A stock peer never answers: it is sent so many, in short succession, and not waited for.
+const STOCK_SHUTDOWNS: u32 = 3;
+const STOCK_SHUTDOWN_WAIT: Duration = Duration::from_millis(16);
+/// The code of a shutdown after which data may be missing: see [`CloseReason::PeerAborted`].
+const ABORTED: u32 = 1;
 /// The send buffer holds this much more than the windows, for the application to work ahead.
 const SEND_AHEAD: usize = 512 << 10;
 
@@ -40,8 +45,12 @@ pub enum CloseReason {
     Local,
     /// This side closed it, and the linger time ended before everything was acknowledged.
     LingerTimeout,
-    /// The peer closed it.
+    /// The peer closed it, and everything that it had sent has arrived; of a stock peer only the
+    /// first is known.
     Peer,
+    /// The peer broke it off: its application had not finished, or not everything that it had sent
+    /// was acknowledged. Stock peers do not tell this from [`CloseReason::Peer`].
+    PeerAborted,
     /// Nothing has come from the peer for too long; or for so long it has missed what was
     /// acknowledged in its name.
     TimedOut,
@@ -58,7 +67,7 @@ pub struct Events {
     pub readable: bool,
     /// There is room to write.
     pub writable: bool,
-    /// Everything written has been acknowledged.
+    /// Everything written has been delivered: see [`Connection::flushed`].
     pub flushed: bool,
     /// It is over; what was received can still be read.
     pub closed: bool,
@@ -141,6 +150,8 @@ pub struct Connection {
     last_heard: Time,
     /// Since when the peer has reported losses of what was acknowledged, and acknowledged no more.
     disowned: Option<Time>,
+    /// This side has broken off: what the peer has of the stream may not be all.
+    aborted: bool,
     last_sent: Time,
     /// When a silent peer was last asked for a sign of life.
     asked_at: Time,
@@ -214,6 +225,7 @@ impl Connection {
             peer_wish: Wish::NONE,
             last_heard: now,
             disowned: None,
+            aborted: false,
             last_sent: now,
             asked_at: now,
             events: Events { connected: true, writable: true, ..Events::default() },
@@ -304,6 +316,10 @@ impl Connection {
     }
 
     fn check_sendable(&mut self, mode: Mode) -> Result<(), SendError> {
+        // What the peer has said of its error tells more than that it has closed since.
+        if let Some(code) = self.peer_error.take() {
+            return Err(SendError::Peer(code));
+        }
         if let Some(reason) = self.close_reason() {
             return Err(SendError::Closed(reason));
         }
@@ -313,10 +329,7 @@ impl Connection {
         if self.config.mode != mode {
             return Err(SendError::WrongMode);
         }
-        match self.peer_error.take() {
-            Some(code) => Err(SendError::Peer(code)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Whether the stream has room for more.
@@ -398,9 +411,11 @@ impl Connection {
         self.receive.readable()
     }
 
-    /// Whether everything written has been acknowledged.
+    /// Whether everything written has been acknowledged, so that closing loses none of it. A light
+    /// ACK does not do from a stock peer: it hands data to its reader with numbered ACKs only, and
+    /// drops the rest when it hears a shutdown. A farhaul peer keeps what has arrived.
     pub fn flushed(&self) -> bool {
-        self.send.buffer.is_empty()
+        self.send.buffer.is_empty() && (!self.stock || self.send.all_numbered())
     }
 
     /// Closes: what was written is still delivered, for as long as the linger time.
@@ -411,9 +426,11 @@ impl Connection {
         }
     }
 
-    /// Closes at once; what was not acknowledged may be lost.
+    /// Closes at once; what was not acknowledged may be lost, and a farhaul peer hears that it may
+    /// ([`CloseReason::PeerAborted`]).
     pub fn abort(&mut self, now: Time) {
         if matches!(self.life, Life::Open | Life::Lingering { .. }) {
+            self.aborted = true;
             self.start_shutdown(now, CloseReason::Local);
         }
     }
@@ -479,12 +496,18 @@ impl Connection {
             in_flight: self.send.buffer.in_flight(),
             capacity: self.capacity * bits,
             arrival_rate: self.arrival_rate * bits,
-            send_buffer: (self.send.buffer.bytes(), self.send_limit(SEND_AHEAD)),
+            send_buffer: (self.undelivered(), self.send_limit(SEND_AHEAD)),
             receive_buffer: (self.receive.stored(), capacity),
             receive_memory: self.receive.pinned(),
             reorder_tolerance: self.receive.gaps.tolerance(),
         };
         Stats { total, recent, instant }
+    }
+
+    /// Bytes written of which it is not known that the peer's reader gets them.
+    fn undelivered(&self) -> usize {
+        let kept_back = if self.stock { self.send.bytes_not_numbered() } else { 0 };
+        self.send.buffer.bytes() + kept_back
     }
 
     fn all_counters(&self) -> Counters {
@@ -568,7 +591,7 @@ impl Connection {
 
     fn advance_life(&mut self, now: Time) {
         match self.life {
-            Life::Lingering { .. } if self.send.buffer.is_empty() => {
+            Life::Lingering { .. } if self.flushed() => {
                 self.start_shutdown(now, CloseReason::Local);
             }
             Life::Lingering { until } if now >= until => {
@@ -581,7 +604,10 @@ impl Connection {
                     self.outbox.shutdown = true;
                     // The peer is to know how much of its data has arrived before it hears the end.
                     self.receive.acks.settle(self.receive.point());
-                    let wait = (self.rto() * (1 << (SHUTDOWNS - left).min(8))).min(SHUTDOWN_WAIT);
+                    let wait = match self.stock {
+                        true => STOCK_SHUTDOWN_WAIT,
+                        false => (self.rto() * (1 << (SHUTDOWNS - left).min(8))).min(SHUTDOWN_WAIT),
+                    };
                     self.life = Life::ShuttingDown { reason, left: left - 1, next: now + wait };
                 }
             }
@@ -590,17 +616,26 @@ impl Connection {
     }
 
     fn start_shutdown(&mut self, now: Time, reason: CloseReason) {
-        self.life = Life::ShuttingDown { reason, left: SHUTDOWNS, next: now };
+        self.aborted |= reason != CloseReason::Local;
+        let left = if self.stock { STOCK_SHUTDOWNS } else { SHUTDOWNS };
+        self.life = Life::ShuttingDown { reason, left, next: now };
         // What was promised to the peer goes out before.
         self.advance_life(now);
     }
 
     fn end(&mut self, now: Time, reason: CloseReason) {
         self.life = Life::Over(reason);
+        // A peer that still sends is told so.
+        self.aborted |= reason == CloseReason::TimedOut;
         self.events.closed = true;
         self.events.readable = true;
         self.events.writable = true;
         self.tell_law(now, |law, view, knobs| law.close(view, knobs));
+    }
+
+    /// What this side tells its peer of the end.
+    pub(crate) fn shutdown(&self) -> Control<'static> {
+        Control::Shutdown { code: if self.aborted && !self.stock { ABORTED } else { 0 } }
     }
 
     /// The first sequence number that the peer has not acknowledged.

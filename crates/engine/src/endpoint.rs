@@ -101,6 +101,8 @@ struct Client {
 struct Remembered {
     peer: SocketAddr,
     peer_id: u32,
+    /// What the peer is told if it has not heard of the end.
+    shutdown: Control<'static>,
 }
 
 /// The connections of one UDP port.
@@ -582,7 +584,8 @@ impl Endpoint {
         let Entry::Open(connection) = socket.entry else { return };
         if self.remembered.len() < MAX_REMEMBERED {
             let (peer, peer_id) = (connection.peer(), connection.agreement().peer_id);
-            self.remembered.insert(id, Remembered { peer, peer_id });
+            let shutdown = connection.shutdown();
+            self.remembered.insert(id, Remembered { peer, peer_id, shutdown });
             self.forget.push_back((now + MEMORY, id));
         }
         if let Some(client) = socket.client {

@@ -64,6 +64,10 @@ pub struct SendHalf {
     loss: LossList,
     /// First unacknowledged sequence number; the buffer's packets in flight follow it.
     una: Seq,
+    /// Beyond what numbered ACKs acknowledge: not beyond `una`, which light ones move as well.
+    numbered: Seq,
+    /// Bytes between the two, or more.
+    bytes_not_numbered: usize,
     /// The first sequence number beyond the peer's flow window.
     flow_limit: Seq,
     /// Congestion window, packets.
@@ -111,6 +115,8 @@ impl SendHalf {
             pacer: Pacer::new(now, max_burst),
             loss: LossList::new(1024),
             una: isn,
+            numbered: isn,
+            bytes_not_numbered: 0,
             flow_limit: isn.plus(flight_flag),
             window: 16,
             flight: Flight::default(),
@@ -137,6 +143,16 @@ impl SendHalf {
     /// First unacknowledged sequence number.
     pub fn una(&self) -> Seq {
         self.una
+    }
+
+    /// Whether a numbered ACK covers all that was acknowledged.
+    pub fn all_numbered(&self) -> bool {
+        self.numbered == self.una
+    }
+
+    /// Bytes that only light ACKs have acknowledged, at most.
+    pub fn bytes_not_numbered(&self) -> usize {
+        self.bytes_not_numbered
     }
 
     /// The sequence number of the next new packet.
@@ -382,6 +398,9 @@ impl SendHalf {
         if advance > self.buffer.in_flight() as i32 {
             return AckOutcome::Impossible;
         }
+        if available.is_some() {
+            self.number(next);
+        }
         if advance < 0 {
             return AckOutcome::Stale;
         }
@@ -398,12 +417,26 @@ impl SendHalf {
             let acked = (0..advance as u32).filter_map(|index| self.buffer.sent(index));
             self.missing -= acked.filter(|slot| slot.fate != Fate::Fresh).count() as u32;
         }
+        let before = self.buffer.bytes();
         self.buffer.acknowledge(advance as u32);
+        if available.is_none() {
+            self.bytes_not_numbered += before - self.buffer.bytes();
+        }
         self.packets_acked += advance as u64;
         self.una = next;
         self.last_progress = now;
         self.expirations = 0;
         AckOutcome::Advanced(advance as u32)
+    }
+
+    /// A numbered ACK acknowledges everything before `next`.
+    fn number(&mut self, next: Seq) {
+        if next.since(self.numbered) > 0 {
+            self.numbered = next;
+        }
+        if self.numbered.since(self.una) >= 0 {
+            self.bytes_not_numbered = 0;
+        }
     }
 
     /// A hole that nobody reports: the ACK number comes to a packet that should long have arrived,

@@ -220,7 +220,7 @@ fn packets_from_strangers_and_for_others() {
             packet(dest, &ack(2, 16, 8_192)),
             packet(dest, &light_ack(9)),
             nak(dest, &[(5, 9)]),
-            packet(dest, &Control::Shutdown),
+            packet(dest, &Control::Shutdown { code: 0 }),
             packet(dest, &Control::KeepAlive),
             packet(dest, &Control::ErrorSignal { code: 4_000 }),
             packet(dest, &Control::Handshake(client_hello())),
@@ -250,7 +250,7 @@ fn packets_from_strangers_and_for_others() {
     }
     assert_eq!(lone.endpoint.counters().unknown_id, 4 * 8);
     for len in 0..16 {
-        lone.push(&packet(id.value(), &Control::Shutdown)[..len]);
+        lone.push(&packet(id.value(), &Control::Shutdown { code: 0 })[..len]);
     }
     // Nothing is no datagram.
     assert_eq!(lone.endpoint.counters().malformed, 15);

@@ -79,7 +79,7 @@ fn a_law_that_panics_ends_its_own_connection_and_no_other() {
         net.update(A, bad.0, |c| (c.close_reason(), c.failure().map(str::to_owned)));
     assert_eq!(reason, Some(CloseReason::LawFailed));
     assert_eq!(failure.as_deref(), Some("an ACK, and what for? 0"));
-    assert_eq!(net.update(B, bad.1, |c| c.close_reason()), Some(CloseReason::Peer));
+    assert_eq!(net.update(B, bad.1, |c| c.close_reason()), Some(CloseReason::PeerAborted));
     assert_eq!(net.update(A, good.0, |c| c.close_reason()), None);
 }
 

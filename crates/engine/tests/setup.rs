@@ -288,7 +288,7 @@ fn repeated_requests() {
     assert_eq!((lone.endpoint.len(), lone.endpoint.acceptable()), (1, 0));
 
     lone.endpoint.listen(stream(), 8).unwrap();
-    lone.push_control(id, &Control::Shutdown);
+    lone.push_control(id, &Control::Shutdown { code: 0 });
     lone.pull();
     assert_eq!(lone.ask(&conclusion), None, "over, and the application has not looked");
     lone.endpoint.release(lone.now, id, false);

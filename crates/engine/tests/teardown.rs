@@ -12,7 +12,7 @@ use farhaul_base::Time;
 use farhaul_engine::{Chunks, CloseReason, Config, ConnectionId, SendError};
 use farhaul_link::LinkConfig;
 use farhaul_wire::Control;
-use lone::{Lone, controls, data_packet};
+use lone::{Lone, ack, controls, data_packet, data_places, light_ack};
 use pair::{A, B, Flow, Net, data, path, stream};
 
 fn reasons(net: &mut Net, ids: (ConnectionId, ConnectionId)) -> [Option<CloseReason>; 2] {
@@ -98,7 +98,7 @@ fn data_right_before_the_shutdown() {
         });
         let mut all: Vec<Vec<u8>> = packets.collect();
         // As long as the data packets, to come with them in one buffer.
-        all.push(lone::packet(id.value(), &Control::Shutdown));
+        all.push(lone::packet(id.value(), &Control::Shutdown { code: 0 }));
         if together {
             let batch = Bytes::from(all.concat());
             lone.endpoint.handle(lone.now, lone.peer, &batch, all[0].len(), true);
@@ -196,6 +196,128 @@ fn linger_time_ends() {
         assert_eq!(net.now - begun, linger);
         net.hosts[A].endpoint.release(net.now, ids.0, false);
         assert!(net.run_until(Duration::from_secs(4), |net| net.hosts[A].endpoint.is_empty()));
+        // The peer lacks data, and once it hears of the end it knows that.
+        net.links[A] = farhaul_link::Link::new(path(), 9);
+        net.run_for(Duration::from_secs(4));
+        assert_eq!(net.update(B, ids.1, |c| c.close_reason()), Some(CloseReason::PeerAborted));
+    }
+}
+
+/// An endpoint that has sent eight packets, and written nothing else, to a stock peer.
+fn eight_packets_sent(config: Config) -> (Lone, ConnectionId) {
+    let (mut lone, id) = Lone::accepted(config);
+    let payload = lone.endpoint.connection(id).unwrap().payload_size();
+    let data = Bytes::from(vec![7; 8 * payload]);
+    lone.endpoint.update(id, |c| c.send_bytes(data)).unwrap().unwrap();
+    assert_eq!(data_places(&lone.pass(Duration::from_millis(10))), [0, 1, 2, 3, 4, 5, 6, 7]);
+    (lone, id)
+}
+
+fn shutdowns(sent: &[(core::net::SocketAddr, Vec<u8>)]) -> usize {
+    controls(sent).iter().filter(|c| matches!(c, Control::Shutdown { .. })).count()
+}
+
+/// A stock receiver drops at a shutdown what no numbered ACK of it has covered.
+#[test]
+fn a_light_ack_of_a_stock_peer_is_no_delivery() {
+    let linger = Duration::from_secs(20);
+    let (mut lone, id) = eight_packets_sent(Config { linger, ..stream() });
+    lone.push_control(id, &light_ack(8));
+    let mut events = Vec::new();
+    while let Some((_, event)) = lone.endpoint.poll_event() {
+        events.push(event);
+    }
+    assert!(!events.iter().any(|e| e.flushed), "a light ACK is not the end");
+    let connection = lone.endpoint.connection(id).unwrap();
+    assert!(!connection.flushed());
+    assert!(lone.stats(id).instant.send_buffer.0 > 0, "it may still be lost");
+    lone.endpoint.update(id, |c| c.close(lone.now)).unwrap();
+    let sent = lone.pass(linger - Duration::from_secs(1));
+    assert_eq!(shutdowns(&sent), 0);
+    assert!(data_places(&sent).is_empty(), "it has arrived");
+    assert_eq!(lone.endpoint.connection(id).unwrap().close_reason(), None);
+    lone.pass(Duration::from_secs(2));
+    let connection = lone.endpoint.connection(id).unwrap();
+    assert_eq!(connection.close_reason(), Some(CloseReason::LingerTimeout));
+    assert!(!connection.flushed());
+}
+
+/// A numbered ACK is delivery, whether it brings news, repeats a light one, or comes in parts.
+#[test]
+fn a_numbered_ack_is_delivery() {
+    for acks in [vec![ack(1, 8, 8_192)], vec![light_ack(8), ack(1, 5, 8_192), ack(2, 8, 8_192)]] {
+        let (mut lone, id) = eight_packets_sent(stream());
+        lone.endpoint.update(id, |c| c.close(lone.now)).unwrap();
+        let (last, before) = acks.split_last().unwrap();
+        for ack in before {
+            lone.push_control(id, ack);
+            assert_eq!(shutdowns(&lone.pull()), 0);
+        }
+        while lone.endpoint.poll_event().is_some() {}
+        lone.push_control(id, last);
+        let (_, events) = lone.endpoint.poll_event().unwrap();
+        assert!(events.flushed);
+        assert!(lone.endpoint.connection(id).unwrap().flushed());
+        assert_eq!(shutdowns(&lone.pull()), 1);
+        let reason = lone.endpoint.connection(id).unwrap().close_reason();
+        assert_eq!(reason, Some(CloseReason::Local));
+    }
+}
+
+/// A stock peer does not answer a shutdown: there is nothing to wait for.
+#[test]
+fn closing_towards_a_stock_peer_is_short() {
+    let (mut lone, id) = eight_packets_sent(stream());
+    lone.push_control(id, &ack(1, 8, 8_192));
+    lone.pull();
+    lone.endpoint.release(lone.now, id, false);
+    let sent = lone.pass(Duration::from_millis(50));
+    let all = controls(&sent);
+    let told = all.iter().filter(|c| matches!(c, Control::Shutdown { code: 0 })).count();
+    assert_eq!((told, lone.endpoint.len()), (3, 0));
+}
+
+/// A light ACK of a farhaul peer says that the data is in its buffer, which a shutdown does not empty.
+#[test]
+fn a_light_ack_of_a_farhaul_peer_is_delivery() {
+    let (mut lone, id) = eight_packets_sent(stream());
+    let mut bytes = [0; 64];
+    let len = light_ack(8).write(1, id.value(), &mut bytes).unwrap();
+    lone.push(&bytes[..len]);
+    assert!(lone.endpoint.connection(id).unwrap().flushed());
+    assert_eq!(lone.stats(id).instant.send_buffer.0, 0);
+}
+
+/// The writer hears why the peer's application failed, also when the peer has closed since.
+#[test]
+fn an_error_signal_before_the_end() {
+    let mut net = Net::new(&path(), 1);
+    let ids = net.connect(stream(), stream());
+    net.update(B, ids.1, |c| c.signal_error(4_000));
+    close(&mut net, B, ids.1);
+    net.run_for(Duration::from_millis(50));
+    let write = |net: &mut Net| net.update(A, ids.0, |c| c.send_bytes(Bytes::from_static(b"x")));
+    assert_eq!(write(&mut net), Err(SendError::Peer(4_000)));
+    assert_eq!(write(&mut net), Err(SendError::Closed(CloseReason::Peer)));
+}
+
+/// Whichever shutdown is the one that arrives, the peer learns that the stream is not whole.
+#[test]
+fn breaking_off_is_told_whatever_is_lost() {
+    for (lost_for, released) in
+        [(1, false), (50, false), (400, false), (2_600, false), (2_600, true)]
+    {
+        let mut net = Net::asymmetric(cut(100, lost_for), path(), 1);
+        let ids = net.connect(stream(), stream());
+        net.run_for(Duration::from_millis(100) - (net.now - Time::ZERO));
+        let now = net.now;
+        net.update(A, ids.0, |c| c.abort(now));
+        if released {
+            net.hosts[A].endpoint.release(net.now, ids.0, false);
+        }
+        net.run_for(Duration::from_secs(5));
+        let reason = net.update(B, ids.1, |c| c.close_reason());
+        assert_eq!(reason, Some(CloseReason::PeerAborted), "{lost_for} {released}");
     }
 }
 
@@ -214,7 +336,7 @@ fn breaking_off() {
     net.update(A, ids.0, |c| c.abort(now));
     assert_eq!(net.update(A, ids.0, |c| c.close_reason()), Some(CloseReason::Local));
     net.run_for(Duration::from_millis(100));
-    assert_eq!(net.update(B, ids.1, |c| c.close_reason()), Some(CloseReason::Peer));
+    assert_eq!(net.update(B, ids.1, |c| c.close_reason()), Some(CloseReason::PeerAborted));
     assert!(!flow.drain(&mut net));
     assert!(flow.read >= acknowledged && acknowledged > 0, "{} of {acknowledged}", flow.read);
 }
@@ -228,7 +350,7 @@ fn breaking_off_while_receiving() {
     net.run_until(Duration::from_millis(300), |net| flow.pump(net));
     net.hosts[B].endpoint.release(net.now, ids.1, true);
     net.run_for(Duration::from_millis(100));
-    assert_eq!(net.update(A, ids.0, |c| c.close_reason()), Some(CloseReason::Peer));
+    assert_eq!(net.update(A, ids.0, |c| c.close_reason()), Some(CloseReason::PeerAborted));
     assert_eq!(net.hosts[B].endpoint.len(), 0);
 }
 
@@ -292,13 +414,14 @@ fn late_packets_are_answered_for_a_while() {
     let (mut lone, id) = Lone::accepted(stream());
     lone.endpoint.release(lone.now, id, true);
     let sent = lone.pass(Duration::from_secs(4));
-    let shutdowns = controls(&sent).iter().filter(|c| matches!(c, Control::Shutdown)).count();
+    let shutdowns =
+        controls(&sent).iter().filter(|c| matches!(c, Control::Shutdown { .. })).count();
     assert_eq!(shutdowns, 5, "unanswered: repeated");
     assert_eq!(lone.endpoint.len(), 0);
     lone.push_data(id, 0, b"still here");
     let answer = lone.pull();
-    assert!(matches!(controls(&answer)[..], [Control::Shutdown]), "{answer:?}");
-    lone.push_control(id, &Control::Shutdown);
+    assert!(matches!(controls(&answer)[..], [Control::Shutdown { .. }]), "{answer:?}");
+    lone.push_control(id, &Control::Shutdown { code: 0 });
     assert!(lone.pull().is_empty(), "no answer to an answer");
     let stranger = "10.0.0.7:1".parse().unwrap();
     lone.push_from(stranger, &lone::packet(id.value(), &Control::KeepAlive));
@@ -319,7 +442,7 @@ fn the_end_of_listening_closes_who_was_not_accepted() {
     net.run_for(Duration::from_millis(100));
     net.hosts[B].endpoint.stop_listening(net.now);
     net.run_for(Duration::from_millis(100));
-    assert_eq!(net.update(A, a, |c| c.close_reason()), Some(CloseReason::Peer));
+    assert_eq!(net.update(A, a, |c| c.close_reason()), Some(CloseReason::PeerAborted));
     assert_eq!(net.hosts[B].endpoint.len(), 0);
 }
 

@@ -22,8 +22,8 @@ pub(crate) const READ_AHEAD: usize = 256 << 10;
 /// A connection to a peer: a duplex stream of bytes, or of messages.
 ///
 /// It can be shared between threads by reference or by [`Connection::clone`]; one may read while
-/// another writes. Dropping the last handle closes it in the background; [`Connection::close`]
-/// also waits until everything has been delivered.
+/// another writes. Dropping the last handle closes it in the background, or breaks it off if that
+/// happens because of a panic; [`Connection::close`] also waits until everything has been delivered.
 #[derive(Clone)]
 pub struct Connection {
     pub(crate) inner: Arc<Inner>,
@@ -199,7 +199,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// As reading.
+    /// As reading: [`io::ErrorKind::ConnectionReset`] if the peer broke off before the end of what
+    /// it had to send, which a stock peer does not tell from a close.
     pub fn recv_chunk(&self) -> io::Result<Option<Bytes>> {
         let mut chunks = lock(&self.inner.chunks);
         if chunks.is_empty() && !self.inner.fill(&mut chunks, READ_AHEAD)? {
@@ -299,7 +300,8 @@ impl Connection {
     }
 
     /// Closes at once: data not yet acknowledged may be lost. The peer reads what has arrived and then
-    /// the end of the stream, as after a close: the wire does not tell the two apart.
+    /// fails with [`io::ErrorKind::ConnectionReset`]; a stock peer reads the end of the stream, as
+    /// after a close.
     pub fn abort(&self) {
         self.inner.end(|now, c| c.abort(now));
     }
@@ -471,9 +473,11 @@ struct Waiting {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // The peer must not take for whole what a panic has cut.
+        let abort = std::thread::panicking();
         self.port.update(|now, state| {
             state.remove_hooks(self.id);
-            state.endpoint.release(now, self.id, false);
+            state.endpoint.release(now, self.id, abort);
         });
     }
 }

@@ -25,6 +25,10 @@ pub(crate) fn closed_error(reason: Option<CloseReason>) -> io::Error {
         Some(CloseReason::Peer) => {
             io::Error::new(io::ErrorKind::BrokenPipe, "the peer has closed the connection")
         }
+        Some(CloseReason::PeerAborted) => io::Error::new(
+            io::ErrorKind::ConnectionReset,
+            "the peer broke the connection off: what it sent is not complete",
+        ),
         Some(CloseReason::LingerTimeout) => io::Error::new(
             io::ErrorKind::TimedOut,
             "the linger time ended before everything was acknowledged",

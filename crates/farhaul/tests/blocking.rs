@@ -315,6 +315,35 @@ fn dropping_delivers_and_closes() {
     assert_eq!((&b).write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
 }
 
+/// What has come can be read, and then the reader learns that it is not all.
+#[test]
+fn breaking_off_is_an_error_of_the_reader() {
+    let panicking = |a: Connection| {
+        thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                let _held = a;
+                // As a panic, but without its report.
+                std::panic::resume_unwind(Box::new(()))
+            });
+            thread.join().unwrap_err();
+        });
+    };
+    let ends: [&dyn Fn(Connection); 2] = [&|a: Connection| a.abort(), &panicking];
+    for end in ends {
+        let (a, mut b) = pair();
+        (&a).write_all(&data(9, 50_000)).unwrap();
+        a.wait_acknowledged().unwrap();
+        end(a);
+        let mut got = Vec::new();
+        let error = b.read_to_end(&mut got).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        assert!(got == data(9, 50_000));
+        assert_eq!(b.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset, "again");
+        assert_eq!((&b).write(b"x").unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert_eq!(b.close_reason(), Some(CloseReason::PeerAborted));
+    }
+}
+
 #[test]
 fn statistics_count_what_happened() {
     let (a, b) = pair();

@@ -134,7 +134,8 @@ fn a_listener_that_goes_closes_who_waits_to_be_accepted() {
     let listener = Listener::bind(any(), &Options::new()).unwrap();
     let connection = Connection::connect(listener.local_addr(), &Options::new()).unwrap();
     drop(listener);
-    assert_eq!(in_time(move || (&connection).read(&mut [0]).unwrap()), 0);
+    let error = in_time(move || (&connection).read(&mut [0]).unwrap_err());
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
 #[test]

@@ -147,6 +147,21 @@ async fn calls_given_up_leave_no_wakers() {
     a.as_blocking().abort();
 }
 
+/// What has come can be read, and then the reader learns that it is not all.
+#[tokio::test]
+async fn breaking_off_is_an_error_of_the_reader() {
+    let (mut a, mut b) = pair(&Options::new()).await;
+    a.write_all(&[7; 50_000]).await.unwrap();
+    a.wait_acknowledged().await.unwrap();
+    let mut got = vec![0; 50_000];
+    b.read_exact(&mut got).await.unwrap();
+    a.as_blocking().abort();
+    let error = b.read(&mut got).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    let error = b.recv_chunk().await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
 /// Calls that share a connection are all woken.
 #[tokio::test]
 async fn all_who_wait_are_woken() {

@@ -98,7 +98,12 @@ impl<R: Read> FrameReader<R> {
                 Ok(0) => return Err(ReadError::Closed),
                 Ok(n) => self.end += n,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+                    ) =>
+                {
                     return Err(ReadError::Closed);
                 }
                 Err(error) => return Err(ReadError::Stream(error)),

@@ -49,7 +49,11 @@ pub enum Control<'a> {
     /// Type 4: delay grows. libudt 4.11 never sends it.
     CongestionWarning,
     /// Type 5: the sender is gone.
-    Shutdown,
+    Shutdown {
+        /// The additional information of the header, which libudt leaves 0 and does not read: free
+        /// for peers that know each other.
+        code: u32,
+    },
     /// Type 6: answers a numbered ACK.
     Ack2 {
         /// The number of the ACK answered.
@@ -146,7 +150,7 @@ impl<'a> Control<'a> {
             Control::User { payload, .. } | Control::Unknown { payload, .. } => payload.len(),
             Control::KeepAlive
             | Control::CongestionWarning
-            | Control::Shutdown
+            | Control::Shutdown { .. }
             | Control::Ack2 { .. }
             | Control::ErrorSignal { .. } => PADDING,
         };
@@ -174,7 +178,7 @@ impl<'a> Control<'a> {
             | Control::Unknown { payload: bytes, .. } => payload.copy_from_slice(bytes),
             Control::KeepAlive
             | Control::CongestionWarning
-            | Control::Shutdown
+            | Control::Shutdown { .. }
             | Control::Ack2 { .. }
             | Control::ErrorSignal { .. }
             | Control::User { payload: [], .. } => payload.fill(0),
@@ -192,7 +196,7 @@ impl<'a> Control<'a> {
             ACK => Control::Ack { ack_seq: ack_seq()?, ack: Ack::parse(payload)? },
             NAK => Control::Nak(LossReport::parse(payload)?),
             CONGESTION_WARNING => Control::CongestionWarning,
-            SHUTDOWN => Control::Shutdown,
+            SHUTDOWN => Control::Shutdown { code: info },
             ACK2 => Control::Ack2 { ack_seq: ack_seq()? },
             DROP_REQUEST => {
                 let (first, last) = parse_drop_range(payload)?;
@@ -213,7 +217,7 @@ impl<'a> Control<'a> {
             Control::Ack { ack_seq, .. } => (ACK, 0, ack_seq.value()),
             Control::Nak(_) => (NAK, 0, 0),
             Control::CongestionWarning => (CONGESTION_WARNING, 0, 0),
-            Control::Shutdown => (SHUTDOWN, 0, 0),
+            Control::Shutdown { code } => (SHUTDOWN, 0, code),
             Control::Ack2 { ack_seq } => (ACK2, 0, ack_seq.value()),
             Control::DropRequest { message, .. } => (DROP_REQUEST, 0, message.value()),
             Control::ErrorSignal { code } => (ERROR_SIGNAL, 0, code),

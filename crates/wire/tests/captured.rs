@@ -172,7 +172,7 @@ fn describe_body(
         }
         Control::KeepAlive => (1, 0, 0),
         Control::CongestionWarning => (4, 0, 0),
-        Control::Shutdown => (5, 0, 0),
+        Control::Shutdown { code } => (5, 0, *code),
         Control::Ack2 { ack_seq } => {
             set("ack_seq_no", ack_seq.value().into());
             (6, 0, ack_seq.value())

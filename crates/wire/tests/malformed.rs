@@ -172,7 +172,8 @@ fn padding_is_optional_and_rewritten() {
     for (kind, info, expected) in [
         (1, 0, Control::KeepAlive),
         (4, 0, Control::CongestionWarning),
-        (5, 0, Control::Shutdown),
+        (5, 0, Control::Shutdown { code: 0 }),
+        (5, 1, Control::Shutdown { code: 1 }),
         (6, 3, Control::Ack2 { ack_seq: AckSeq::new(3) }),
         (8, 4_000, Control::ErrorSignal { code: 4_000 }),
     ] {

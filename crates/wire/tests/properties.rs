@@ -90,7 +90,7 @@ fn bodies() -> impl Strategy<Value = Control<'static>> {
         any::<u32>().prop_map(|code| Control::ErrorSignal { code }),
         Just(Control::KeepAlive),
         Just(Control::CongestionWarning),
-        Just(Control::Shutdown),
+        any::<u32>().prop_map(|code| Control::Shutdown { code }),
     ]
 }
 

@@ -7,7 +7,7 @@ use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Pack
 
 use super::governor::PERIOD_MEASURED_OVER;
 use super::outgoing::{MAX_NAK_RANGES, WISH, Wish};
-use super::{CloseReason, Connection, Life, SEND_AHEAD};
+use super::{ABORTED, CloseReason, Connection, Life, SEND_AHEAD};
 use crate::receive::Payload;
 use crate::send::AckOutcome;
 
@@ -86,7 +86,7 @@ impl Connection {
     pub(super) fn answer_late(&mut self, datagram: &[u8]) {
         self.outbox.shutdown |= match Packet::parse(datagram) {
             Ok(Packet::Data(..)) => true,
-            Ok(Packet::Control(control)) => !matches!(control.body, Control::Shutdown),
+            Ok(Packet::Control(control)) => !matches!(control.body, Control::Shutdown { .. }),
             Err(_) => false,
         };
     }
@@ -125,7 +125,10 @@ impl Connection {
     }
 
     pub(super) fn on_control(&mut self, now: Time, control: &Control<'_>, timestamp: u32) {
-        if matches!(control, Control::Ack { .. } | Control::Nak(_)) {
+        if matches!(
+            control,
+            Control::Ack { .. } | Control::Nak(_) | Control::Ack2 { .. } | Control::KeepAlive
+        ) {
             self.stock = timestamp == 0;
         }
         match control {
@@ -158,7 +161,7 @@ impl Connection {
                     _ => false,
                 };
             }
-            Control::Shutdown => self.on_shutdown(now),
+            Control::Shutdown { code } => self.on_shutdown(now, *code),
             Control::ErrorSignal { code } => {
                 self.peer_error = Some(*code);
                 self.events.writable = true;
@@ -178,11 +181,14 @@ impl Connection {
     pub(super) fn on_ack(&mut self, now: Time, ack_seq: AckSeq, ack: &Ack) {
         let available = ack.detail.map(|d| d.available);
         let newest = self.send.on_seen(now, ack.next);
+        let was_flushed = self.flushed();
         let outcome = self.send.on_ack(now, ack.next, available);
         if outcome == AckOutcome::Impossible {
             self.counters.invalid += 1;
             return;
         }
+        // A numbered ACK may confirm what a light one has acknowledged.
+        self.events.flushed |= self.flushed() && !was_flushed;
         self.counters.acks_received += 1;
         if let Some(detail) = ack.detail {
             self.answer_ack(now, ack_seq, detail.rates.is_some());
@@ -216,9 +222,6 @@ impl Connection {
             law.on_ack(next, view, knobs);
         });
         self.send.resend_silent_hole(now, self.rto(), self.stock);
-        if self.send.buffer.is_empty() {
-            self.events.flushed = true;
-        }
         if self.was_full && self.send_space() >= self.send_limit(SEND_AHEAD) / 4 {
             self.was_full = false;
             self.events.writable = true;
@@ -303,14 +306,15 @@ impl Connection {
         valid
     }
 
-    pub(super) fn on_shutdown(&mut self, now: Time) {
+    pub(super) fn on_shutdown(&mut self, now: Time, code: u32) {
         match self.life {
             // Its own, or the answer to this side's.
             Life::ShuttingDown { reason, .. } => self.end(now, reason),
             Life::Open | Life::Lingering { .. } => {
                 // The answer tells a peer of ours to stop repeating; a stock peer ignores it.
                 self.outbox.shutdown = true;
-                self.end(now, CloseReason::Peer);
+                let aborted = code == ABORTED;
+                self.end(now, if aborted { CloseReason::PeerAborted } else { CloseReason::Peer });
             }
             Life::Over(_) => {}
         }

@@ -175,7 +175,7 @@ impl Connection {
             return self.push_control(now, &Control::User { subtype, info, payload }, out);
         }
         if core::mem::take(&mut self.outbox.shutdown) {
-            return self.push_control(now, &Control::Shutdown, out);
+            return self.push_control(now, &self.shutdown(), out);
         }
         if core::mem::take(&mut self.outbox.ask) {
             // Whoever is connected answers this, the stock library too.
@@ -243,7 +243,8 @@ impl Connection {
         let mut packet = [0; 1500];
         let space = (self.payload_size() + HEADER_LEN).min(packet.len());
         let naks = &mut self.outbox.naks;
-        let clock = self.send.clock_us(now);
+        // Zero is the mark of the stock library.
+        let clock = self.send.clock_us(now).max(1);
         let (len, taken) = write_nak(naks, clock, self.agreement.peer_id, &mut packet[..space]);
         naks.drain(..taken.max(1));
         self.counters.naks_sent += 1;

@@ -159,7 +159,7 @@ impl Endpoint {
         self.forget_old(now);
         let is_shutdown = matches!(
             Packet::parse(datagram),
-            Ok(Packet::Control(c)) if matches!(c.body, Control::Shutdown)
+            Ok(Packet::Control(c)) if matches!(c.body, Control::Shutdown { .. })
         );
         match self.remembered.get(&id) {
             Some(known) if known.peer == from => {
@@ -167,7 +167,7 @@ impl Endpoint {
                     let peer_id = known.peer_id;
                     let mut packet = [0; 20];
                     // The answer is no longer than what it answers.
-                    if let Some(len) = Control::Shutdown.write(1, peer_id, &mut packet)
+                    if let Some(len) = known.shutdown.write(1, peer_id, &mut packet)
                         && len <= datagram.len()
                     {
                         self.push_reply(from, packet[..len].to_vec());

@@ -87,7 +87,12 @@ fn failure(error: &LinkError) -> DialFailure {
 
 fn text(error: &LinkError) -> String {
     match error {
-        LinkError::Broken(inner) if inner.kind() == io::ErrorKind::UnexpectedEof => {
+        LinkError::Broken(inner)
+            if matches!(
+                inner.kind(),
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+            ) =>
+        {
             "the connection was closed before the peer showed who it is".into()
         }
         error => error.to_string(),

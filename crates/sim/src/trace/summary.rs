@@ -158,7 +158,8 @@ fn write_control(out: &mut Vec<u8>, control: &Control<'_>) -> io::Result<()> {
             }
         }
         Control::CongestionWarning => write!(out, "congestion-warning"),
-        Control::Shutdown => write!(out, "shutdown"),
+        Control::Shutdown { code: 0 } => write!(out, "shutdown"),
+        Control::Shutdown { code } => write!(out, "shutdown code {code}"),
         Control::Ack2 { ack_seq } => write!(out, "ack2 {}", ack_seq.value()),
         Control::DropRequest { message, first, last } => {
             let (message, first, last) = (message.value(), first.value(), last.value());
