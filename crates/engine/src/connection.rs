@@ -1,6 +1,7 @@
 //! A connection that is set up: it routes packets to its halves, tells its law of events, keeps
 //! the timers and ends.
 
+mod disowned;
 mod doubts;
 mod governor;
 mod incoming;
@@ -14,6 +15,7 @@ use farhaul_base::Time;
 use farhaul_control::{Governor, Law, Sampler, SentPacket};
 use farhaul_wire::{Control, HEADER_LEN, Seq};
 
+use self::disowned::Disowned;
 use self::doubts::Doubts;
 use self::governor::DeliveryRate;
 use self::outgoing::{Outbox, Wish};
@@ -148,8 +150,8 @@ pub struct Connection {
     /// What the peer's law would have this side do.
     peer_wish: Wish,
     last_heard: Time,
-    /// Since when the peer has reported losses of what was acknowledged, and acknowledged no more.
-    disowned: Option<Time>,
+    /// What was acknowledged in the peer's name and is missing there by the peer's reports.
+    disowned: Disowned,
     /// This side has broken off: what the peer has of the stream may not be all.
     aborted: bool,
     last_sent: Time,
@@ -224,7 +226,7 @@ impl Connection {
             outbox: Outbox::default(),
             peer_wish: Wish::NONE,
             last_heard: now,
-            disowned: None,
+            disowned: Disowned::default(),
             aborted: false,
             last_sent: now,
             asked_at: now,
@@ -510,7 +512,7 @@ impl Connection {
         self.send.buffer.bytes() + kept_back
     }
 
-    fn all_counters(&self) -> Counters {
+    fn all_counters(&mut self) -> Counters {
         Counters {
             packets_sent: self.send.packets_sent,
             bytes_sent: self.send.bytes_sent,
@@ -520,6 +522,7 @@ impl Connection {
             messages_dropped: self.send.messages_dropped,
             packets_received: self.receive.packets_received,
             bytes_received: self.receive.bytes_received,
+            packets_in_order: self.receive.count_in_order(),
             receive_lost: self.receive.lost,
             reordered: self.receive.reordered,
             duplicates: self.receive.duplicates,

@@ -40,6 +40,9 @@ pub struct ReceiveHalf {
     messages: Option<Messages>,
     /// The sequence number of the buffer's first slot.
     base: Seq,
+    /// Up to where `in_order` has counted.
+    counted: Seq,
+    in_order: u64,
     /// The highest sequence number that has come, and the sender's clock in that packet.
     highest: Seq,
     highest_timestamp: u32,
@@ -77,6 +80,8 @@ impl ReceiveHalf {
             arrivals: ArrivalEstimator::new(),
             messages: message_mode.then(|| Messages::new(isn)),
             base: isn,
+            counted: isn,
+            in_order: 0,
             highest: isn.prev(),
             highest_timestamp: 0,
             capacity,
@@ -96,6 +101,15 @@ impl ReceiveHalf {
     /// The ACK point: everything before it has come or was given up.
     pub fn point(&self) -> Seq {
         self.gaps.first(self.base, self.highest).unwrap_or(self.highest.next())
+    }
+
+    /// How many packets lie before the ACK point. To be asked within 2^30 of them, for sequence numbers
+    /// wrap.
+    pub fn count_in_order(&mut self) -> u64 {
+        let point = self.point();
+        self.in_order += u64::from(point.since(self.counted).max(0).unsigned_abs());
+        self.counted = point;
+        self.in_order
     }
 
     /// Packets from the first that is missing to the highest that has come.

@@ -24,6 +24,9 @@ pub struct Counters {
     pub packets_received: u64,
     /// Payload bytes received, duplicates included.
     pub bytes_received: u64,
+    /// Packets that have arrived without a gap before them, or were given up by the peer: at least as
+    /// many as an acknowledgement of this side has ever covered.
+    pub packets_in_order: u64,
     /// Packets found missing when a later one came.
     pub receive_lost: u64,
     /// Packets that were overtaken by others and not lost.
@@ -60,6 +63,7 @@ impl Sub for Counters {
             messages_dropped: self.messages_dropped - earlier.messages_dropped,
             packets_received: self.packets_received - earlier.packets_received,
             bytes_received: self.bytes_received - earlier.bytes_received,
+            packets_in_order: self.packets_in_order - earlier.packets_in_order,
             receive_lost: self.receive_lost - earlier.receive_lost,
             reordered: self.reordered - earlier.reordered,
             duplicates: self.duplicates - earlier.duplicates,

@@ -526,3 +526,81 @@ fn a_forged_ack_ends_a_connection_that_could_not_go_on() {
     assert!(over, "both still wait");
     assert!(net.read(B, ids.1).len() < sent.len(), "nothing was lost by it");
 }
+
+/// A forged ACK after the other keeps what is missing from ever being sent again; that the ACK number
+/// advances must not keep the connection up either.
+#[test]
+fn forged_acks_that_go_on_do_not_keep_a_dead_connection_up() {
+    let link = LinkConfig { loss: "5%".parse().unwrap(), ..path() };
+    let mut net = Net::new(&link, 3);
+    let timely = Config {
+        peer_timeout: Duration::from_secs(2),
+        keep_alive: Duration::from_millis(500),
+        ..stream()
+    };
+    let ids = net.connect(timely.clone(), timely);
+    net.hosts[B].log = Some(Vec::new());
+    let sent = data(4, 64 << 20);
+    net.update(A, ids.0, |c| c.send_bytes(sent.clone().into())).unwrap();
+    net.run_for(Duration::from_millis(300));
+    let of_control = |bytes: &Vec<u8>| match Packet::parse(bytes) {
+        Ok(Packet::Control(control)) => Some(control.dest),
+        _ => None,
+    };
+    let id = net.hosts[B].log.take().unwrap().iter().find_map(of_control).unwrap();
+    let from = net.hosts[B].addr;
+    let mut forgeries = 0;
+    for _ in 0..100 {
+        net.hosts[A].log = Some(Vec::new());
+        net.run_for(Duration::from_millis(200));
+        let seqs = net.hosts[A].log.take().unwrap();
+        let of_data = |bytes: &Vec<u8>| match Packet::parse(bytes) {
+            Ok(Packet::Data(data, _)) => Some(data.seq),
+            _ => None,
+        };
+        // The highest that has been sent.
+        let newest =
+            seqs.iter().filter_map(of_data).reduce(|a, b| if b.since(a) > 0 { b } else { a });
+        let Some(newest) = newest else { break };
+        let ack = Ack { next: newest.next(), detail: None };
+        let mut forged = [0; 64];
+        let length =
+            Control::Ack { ack_seq: AckSeq::new(0), ack }.write(1, id, &mut forged).unwrap();
+        net.inject(A, from, forged[..length].to_vec());
+        forgeries += 1;
+        let over = |net: &mut Net| {
+            net.hosts[A].endpoint.connection(ids.0).is_none_or(|c| c.close_reason().is_some())
+        };
+        if over(&mut net) {
+            break;
+        }
+    }
+    assert!(forgeries > 5, "several forged ACKs were taken");
+    let reason = net.hosts[A].endpoint.connection(ids.0).map(|c| c.close_reason());
+    assert!(matches!(reason, None | Some(Some(_))), "it still stands after {forgeries}");
+}
+
+/// What no peer would send does not count as a sign of life; what it sends does.
+#[test]
+fn rubbish_in_the_peers_name_does_not_keep_a_silent_peer_alive() {
+    let timely = Config { peer_timeout: Duration::from_secs(2), ..stream() };
+    for honest in [false, true] {
+        let (mut lone, id) = Lone::accepted(timely.clone());
+        let rubbish = [
+            packet(id.value(), &ack(9, 5_000, 8_192)),
+            packet(id.value(), &light_ack(100_000)),
+            nak(id.value(), &[(1 << 20, 1 << 21)]),
+            nak(id.value(), &[(4, 4)])[..16].to_vec(),
+            packet(id.value(), &Control::Ack2 { ack_seq: AckSeq::new(77) }),
+        ];
+        for round in 0..10 {
+            lone.pass(Duration::from_millis(500));
+            lone.push(&rubbish[round % rubbish.len()]);
+            if honest {
+                lone.push_control(id, &Control::KeepAlive);
+            }
+        }
+        let reason = lone.endpoint.connection(id).and_then(|c| c.close_reason());
+        assert_eq!(reason, (!honest).then_some(CloseReason::TimedOut));
+    }
+}

@@ -29,13 +29,14 @@ impl Connection {
             self.answer_late(&bytes[range.start..range.end.min(range.start + segment)]);
             return;
         }
-        self.last_heard = now;
+        let mut heard = false;
         let mut batch = None;
         let mut data = 0;
         let mut burst_ends = false;
         let mut start = range.start;
         while start < range.end {
             let end = (start + segment).min(range.end);
+            let refused = self.counters.invalid;
             match Packet::parse(&bytes[start..end]) {
                 // A peer may take this side's MSS for its own, and no more.
                 Ok(Packet::Data(_, payload)) if payload.len() > self.most_payload => {
@@ -52,7 +53,12 @@ impl Connection {
                 }
                 Err(_) => self.counters.invalid += 1,
             }
+            // What no peer would send is no sign of life.
+            heard |= self.counters.invalid == refused;
             start = end;
+        }
+        if heard {
+            self.last_heard = now;
         }
         if data > 0 {
             self.after_data(now, data, burst_ends, batch.filter(|_| retain));
@@ -62,10 +68,10 @@ impl Connection {
 
     /// One data packet, from the peer and for this connection.
     pub(crate) fn handle_data(&mut self, now: Time, header: &DataHeader, payload: &Bytes) {
-        self.last_heard = now;
         if payload.len() > self.most_payload {
             self.counters.invalid += 1;
         } else {
+            self.last_heard = now;
             let mut batch = None;
             self.on_data(now, payload, header, 0, payload.len(), true, &mut batch);
             self.after_data(now, 1, payload.len() < self.payload_size(), batch);
@@ -202,7 +208,6 @@ impl Connection {
             }
         }
         let AckOutcome::Advanced(packets) = outcome else { return };
-        self.disowned = None;
         if self.stock {
             // Half the round trip, for a stock peer's first reports of it are too long.
             let least = self.rtt.min().unwrap_or_default() / 2;
@@ -251,15 +256,11 @@ impl Connection {
         self.counters.invalid += u64::from(!valid);
     }
 
-    /// A peer that again and again misses what was acknowledged in its name did not send that
-    /// acknowledgement, and what it misses is not kept any more: the connection cannot go on, and
-    /// should not look as if it could. A single report may just be late.
+    /// Ends a connection that cannot go on: [`disowned`](super::disowned).
     fn look_for_forgery(&mut self, now: Time, report: &LossReport<'_>) {
-        if report.ranges().any(|range| range.last.since(self.send.una()) < 0) {
-            let since = *self.disowned.get_or_insert(now);
-            if now - since >= self.config.peer_timeout && self.life == Life::Open {
-                self.end(now, CloseReason::TimedOut);
-            }
+        let (una, timeout) = (self.send.una(), self.config.peer_timeout);
+        if self.disowned.report(now, una, report.ranges(), timeout) && self.life == Life::Open {
+            self.end(now, CloseReason::TimedOut);
         }
     }
 

@@ -206,6 +206,7 @@ impl Connection {
             return None;
         }
         let point = self.receive.point();
+        self.receive.count_in_order();
         let target = self.window_target(now).min(self.receive.capacity());
         let repeat = self.ack_repeat();
         let interval = match (self.governor.knobs().ack_interval, self.peer_wish.ack_interval) {
