@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use farhaul_mover::Cancel;
 use farhaul_mover::transfer::link::{Link, LinkHandle, Purpose};
-use farhaul_mover::transfer::session::{Dial, Links, Options, Session, Way, greet};
+use farhaul_mover::transfer::session::{Dial, Links, NoLink, Options, Session, Way, greet};
 use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::{Source, SourceOptions, SourceReport, Sources};
 use farhaul_mover::transfer::{Event, Observer, TransferError};
@@ -99,7 +99,7 @@ fn link(stream: UnixStream, limit: usize, meddle: &Meddle) -> Link {
 }
 
 impl Dial for Breaking {
-    fn dial(&self, _: Way) -> io::Result<Link> {
+    fn dial(&self, _: Way) -> Result<Link, NoLink> {
         let limit = self.limits.lock().unwrap().pop().unwrap_or(usize::MAX);
         let (near, far) = UnixStream::pair()?;
         let give = self.give.lock().unwrap().clone();

@@ -57,12 +57,16 @@ pub enum LinkError {
     /// Somebody else answers there.
     #[error("somebody else answers there, with the key {0}")]
     Stranger(PublicKey),
-    /// The peer does not want this side.
+    /// The peer, which has shown its key, does not accept this side's.
     #[error("the peer does not accept this side's key")]
     Refused,
-    /// The keys are right, the secret of the session is not.
-    #[error("the peer does not know the secret of this session")]
+    /// The first record does not open: the peer does not know the secret of the session, or somebody
+    /// on the path has changed what it said.
+    #[error("the peer's first record does not open: it does not know the secret of this session")]
     Secret,
+    /// An alert came before the peer had shown its key: it proves nothing, whatever it says.
+    #[error("an alert came before the peer had shown its key ({0})")]
+    Alert(String),
     /// One side wants bytes sealed, the other does not.
     #[error("{}", plain_text(*.here))]
     Plain {
@@ -83,9 +87,9 @@ fn plain_text(here: bool) -> &'static str {
 }
 
 impl LinkError {
-    /// Whether somebody answered who is not, or is not taken for, who was wanted.
-    pub fn is_authentication(&self) -> bool {
-        matches!(self, LinkError::Stranger(_) | LinkError::Refused | LinkError::Secret)
+    /// Whether what answered has not shown that it is the peer, though it speaks the protocol.
+    pub(crate) fn is_stranger(&self) -> bool {
+        matches!(self, LinkError::Stranger(_) | LinkError::Secret)
     }
 }
 
@@ -95,6 +99,7 @@ impl From<HandshakeError> for LinkError {
             HandshakeError::Stream(error) => LinkError::Broken(error),
             HandshakeError::Stranger(key) => LinkError::Stranger(key),
             HandshakeError::Refused => LinkError::Refused,
+            HandshakeError::Alert(text) => LinkError::Alert(text),
             HandshakeError::Protocol(text) => LinkError::Protocol(text),
         }
     }

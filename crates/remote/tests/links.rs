@@ -175,6 +175,68 @@ fn who_does_not_belong_is_refused_with_the_reason() {
     }
 }
 
+/// A TLS alert in plain text, access_denied (RFC 8446 §6), framed as a message of a handshake.
+const FORGED_ALERT: [u8; 9] = [0, 7, 0x15, 3, 3, 0, 2, 2, 49];
+
+#[test]
+fn a_forged_alert_is_no_refusal() {
+    for transport in BOTH {
+        let (near, _) = two(false);
+        let local: std::net::SocketAddr = ([127, 0, 0, 1], 0).into();
+        let (at, forging) = match transport {
+            Transport::Tcp => {
+                let listener = TcpListener::bind(local).unwrap();
+                let at = listener.local_addr().unwrap();
+                let forge = move || {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    stream.write_all(&FORGED_ALERT).unwrap();
+                    let _ = stream.read_to_end(&mut Vec::new());
+                };
+                (at, thread::spawn(forge))
+            }
+            _ => {
+                let listener = farhaul::Listener::bind(local, &farhaul::Options::new()).unwrap();
+                let at = listener.local_addr();
+                let forge = move || {
+                    let mut stream = listener.accept().unwrap();
+                    stream.write_all(&FORGED_ALERT).unwrap();
+                    let _ = stream.read_to_end(&mut Vec::new());
+                };
+                (at, thread::spawn(forge))
+            }
+        };
+        let config = DialConfig { transport, ..DialConfig::new(vec![at], vec![at], near) };
+        let error = dial(&Dialer::new(config)).unwrap_err();
+        assert_eq!(error.failure, DialFailure::Refused, "{transport}: {error}");
+        assert!(!error.is_authentication());
+        forging.join().unwrap();
+    }
+}
+
+#[test]
+fn a_stranger_at_a_wrong_address_does_not_keep_the_peer_away() {
+    for transport in BOTH {
+        let (near, far) = two(false);
+        let (stranger, _strange) = listen(two(false).1);
+        let (listening, links) = listen(far);
+        let mut config = DialConfig { transport, ..here(&stranger, near) };
+        let peer = here(&listening, config.terms.clone());
+        config.candidates.extend(peer.candidates);
+        config.tcp_candidates.extend(peer.tcp_candidates);
+        let _link = dial(&Dialer::new(config.clone())).unwrap();
+        links.recv_timeout(TIME).unwrap();
+        // Where it is away, its address has not answered: nothing is known of it.
+        let silent = UdpSocket::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
+        if transport == Transport::Udp {
+            config.candidates = vec![config.candidates[0], silent];
+            let dialer = Dialer::new(config);
+            let error = dialer.dial(Duration::from_secs(2), &AtomicBool::new(false)).unwrap_err();
+            assert_eq!(error.failure, DialFailure::NoAnswer, "{error}");
+            assert!(error.stranger, "and it is told what has answered: {error}");
+        }
+    }
+}
+
 #[test]
 fn who_is_asked_to_goes_on_unsealed_only_while_that_is_allowed() {
     for transport in BOTH {

@@ -128,9 +128,13 @@ pub enum HandshakeError {
     /// The peer has another key than it should have.
     #[error("the peer has a key that is not known here: {0}")]
     Stranger(PublicKey),
-    /// The peer does not know this side's key, or does not want it.
+    /// The peer does not accept this side's key. Only a client hears it, and only from a server that
+    /// has shown its own key: nobody else can make this answer.
     #[error("the peer does not accept this side's key")]
     Refused,
+    /// An alert came before the peer had shown its key. Anybody on the path can write one.
+    #[error("an alert came before the peer had shown its key ({0})")]
+    Alert(String),
     /// What the peer sent is no handshake, or not of this session.
     #[error("the peer's handshake is not one of this protocol: {0}")]
     Protocol(String),
@@ -166,6 +170,7 @@ pub fn handshake(
             let mut alert = Vec::new();
             while tls.wants_write() && tls.write_tls(&mut alert).is_ok() {}
             let _ = frames.write(&alert);
+            // Keys from an exchange with an unknown peer prove nothing yet, sealed or not.
             return Err(failure(error));
         }
     }
@@ -174,8 +179,14 @@ pub fn handshake(
         Role::Client => {
             let message = frames.read()?;
             if !message.is_empty() {
-                let error = take(&mut tls, &message).err();
-                return Err(error.map_or(HandshakeError::Refused, failure));
+                // The server's Finished has been verified: what opens now is its own word.
+                return Err(match take(&mut tls, &message) {
+                    Err(TlsError::AlertReceived(alert)) if is_refusal(alert) => {
+                        HandshakeError::Refused
+                    }
+                    Err(error) => failure(error),
+                    Ok(()) => HandshakeError::Protocol("it says more than the handshake".into()),
+                });
             }
         }
     }
@@ -230,15 +241,21 @@ fn failure(error: TlsError) -> HandshakeError {
                 None => HandshakeError::Protocol(other.to_string()),
             }
         }
-        TlsError::AlertReceived(
-            AlertDescription::BadCertificate
+        TlsError::AlertReceived(alert) => HandshakeError::Alert(format!("{alert:?}")),
+        error => protocol(error),
+    }
+}
+
+/// Whether an alert of the server says that it does not take the client's key (RFC 8446 §6.2).
+fn is_refusal(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::BadCertificate
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnknownCA
             | AlertDescription::AccessDenied
-            | AlertDescription::CertificateRequired,
-        ) => HandshakeError::Refused,
-        error => protocol(error),
-    }
+            | AlertDescription::CertificateRequired
+    )
 }
 
 fn connection(role: Role, identity: &Identity, trust: Trust) -> Result<Connection, TlsError> {

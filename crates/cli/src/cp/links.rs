@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use farhaul_mover::transfer::link::{self, LinkFacts};
-use farhaul_mover::transfer::session::{Dial, Way};
+use farhaul_mover::transfer::session::{Dial, NoLink, Way};
 use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle, Transport};
 
 /// How long an attempt to connect may take.
@@ -85,23 +85,28 @@ impl Dialing {
 }
 
 impl Dial for Dialing {
-    fn dial(&self, way: Way) -> io::Result<link::Link> {
+    fn dial(&self, way: Way) -> Result<link::Link, NoLink> {
         let transport = match way {
             Way::Any => self.dialer.config().transport,
             Way::Tcp => Transport::Tcp,
         };
         let link = self.dialer.dial_over(transport, DIAL_TIME, &self.stop);
         link.map(|link| adapt(link, self.most_window)).map_err(|error| {
-            let kind = match error.failure {
+            let (what, kind): (fn(io::Error) -> NoLink, _) = match error.failure {
+                DialFailure::NotAuthenticated => {
+                    (NoLink::Unproven, io::ErrorKind::PermissionDenied)
+                }
                 // Trying again would not make another of the peer.
-                DialFailure::NotAuthenticated
+                DialFailure::Denied
                 | DialFailure::Plain
                 | DialFailure::Name(_)
-                | DialFailure::NoCandidate => io::ErrorKind::PermissionDenied,
-                DialFailure::Interrupted => io::ErrorKind::Interrupted,
-                _ => io::ErrorKind::TimedOut,
+                | DialFailure::NoCandidate => (NoLink::Refused, io::ErrorKind::PermissionDenied),
+                DialFailure::Interrupted => (NoLink::Unreached, io::ErrorKind::Interrupted),
+                DialFailure::NoAnswer | DialFailure::Refused | DialFailure::Local => {
+                    (NoLink::Unreached, io::ErrorKind::TimedOut)
+                }
             };
-            io::Error::new(kind, error)
+            what(io::Error::new(kind, error))
         })
     }
 

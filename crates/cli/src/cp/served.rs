@@ -15,11 +15,11 @@ use clap::Args;
 use farhaul_mover::frame::AbortReason;
 use farhaul_mover::location::address;
 use farhaul_mover::transfer::link::{Link, Opened};
-use farhaul_mover::transfer::session::{Dial, Links, Way, open};
+use farhaul_mover::transfer::session::{Dial, Links, NoLink, Way, open};
 use farhaul_mover::transfer::{Event, Observer, Outcome, TransferError};
 use farhaul_mover::{Cancel, printable_path};
 use farhaul_remote::{
-    Context, DialConfig, DialError, DialFailure, Dialer, LinkError, Terms as LinkTerms, resolve,
+    Context, DialConfig, DialError, DialFailure, Dialer, Terms as LinkTerms, resolve,
 };
 use farhaul_secure::{Identity, PublicKey, Trust};
 
@@ -347,13 +347,12 @@ fn ask(
 /// Why there is no connection, with what can be done about it and the exit code.
 fn not_reached(error: &DialError, name: &str, identity: &Identity) -> Failed {
     let code = match error.failure {
-        DialFailure::NotAuthenticated | DialFailure::Plain => 3,
+        DialFailure::NotAuthenticated | DialFailure::Denied | DialFailure::Plain => 3,
         DialFailure::Interrupted => INTERRUPTED,
         _ => 1,
     };
     let mut message = format!("{name}: {error}");
-    let unknown = LinkError::Refused.to_string();
-    if error.reasons.iter().any(|(_, reason)| *reason == unknown) {
+    if error.failure == DialFailure::Denied {
         let key = identity.public_key();
         message += &format!("; there it is allowed with: farhaul key allow {key} --name NAME");
     }
@@ -367,7 +366,7 @@ struct Granted {
 }
 
 impl Dial for Granted {
-    fn dial(&self, way: Way) -> io::Result<Link> {
+    fn dial(&self, way: Way) -> Result<Link, NoLink> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         match first {
             Some(link) => Ok(link),

@@ -4,11 +4,11 @@
 //! lanes are given up with it; the dialer begins again until [`Options::outage`] is over. What was
 //! said on the channel is said again, what was on lanes and not confirmed is sent again.
 
+mod dial;
 mod driver;
 mod introduce;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,7 @@ use std::thread::scope;
 use std::time::Duration;
 use std::time::Instant;
 
+pub use self::dial::{Dial, NoLink, Way};
 use self::driver::Driver;
 pub use self::introduce::{answer, disown, greet, join, meet, open, refuse};
 use super::channel::Channel;
@@ -51,35 +52,6 @@ pub enum Links<'a> {
     Accept(Receiver<(Purpose, Link)>),
 }
 
-/// Makes connections to the other side, as many as asked for.
-pub trait Dial: Sync {
-    /// Connects and secures, in a bounded time, by this way. Called by several threads.
-    ///
-    /// # Errors
-    ///
-    /// Why there is no connection; [`io::ErrorKind::PermissionDenied`] or
-    /// [`io::ErrorKind::NotFound`] if trying again is no use.
-    fn dial(&self, way: Way) -> io::Result<Link>;
-
-    /// Whether it can use TCP where it would prefer another transport.
-    fn has_choice(&self) -> bool {
-        false
-    }
-
-    /// No more connections are wanted: whoever waits in [`Dial::dial`] returns.
-    fn stop(&self) {}
-}
-
-/// Which transports will do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
-    /// The best that passes.
-    #[default]
-    Any,
-    /// TCP alone.
-    Tcp,
-}
-
 /// What a running transfer tells of itself.
 #[derive(Debug, Default)]
 pub struct Session {
@@ -106,6 +78,10 @@ struct State {
     /// Since when there has been no connection.
     lost: Option<Instant>,
     ever: bool,
+    /// The peer has been dialed and was authenticated: it exists, and is who it should be.
+    authenticated: bool,
+    /// It was told that something else has answered.
+    warned: bool,
     /// Since when there was one for the first time.
     connected: Option<Instant>,
     ended: Option<Instant>,

@@ -13,8 +13,11 @@ pub enum DialFailure {
     NoAnswer,
     /// Somebody answered, and nobody listens there or wants this side's connection.
     Refused,
-    /// Somebody answered who is not the peer, or does not take this side for who it should be.
+    /// What answered has not shown that it is the peer. It may be a stranger at one of the addresses,
+    /// or somebody on the path: the peer itself may still be there.
     NotAuthenticated,
+    /// The peer has shown its key and does not accept this side's. Nobody else can say so.
+    Denied,
     /// One side wants encryption, the other does not.
     Plain,
     /// The name of a host has no address.
@@ -45,15 +48,31 @@ impl DialError {
 
     /// Whether the wrong peer answered, or the peer refused this side's key: exit code 3.
     pub fn is_authentication(&self) -> bool {
-        self.failure == DialFailure::NotAuthenticated
+        matches!(self.failure, DialFailure::NotAuthenticated | DialFailure::Denied)
     }
 
     /// Of what each attempt came to.
     pub(super) fn of(failed: &[(Attempt, LinkError)]) -> Self {
-        let failures: Vec<_> = failed.iter().map(|(_, error)| failure(error)).collect();
-        // The one that tells most: who was reached tells more than who was not.
+        // A stranger speaks for its own address only: where another one has not answered, the peer
+        // may be there.
+        let strangers: Vec<_> = failed
+            .iter()
+            .filter(|(_, error)| error.is_stranger())
+            .map(|(attempt, _)| attempt.peer.ip())
+            .collect();
+        let silent = failed.iter().any(|(attempt, error)| {
+            let (LinkError::Connect(why) | LinkError::Broken(why)) = error else { return false };
+            why.kind() == io::ErrorKind::TimedOut && !strangers.contains(&attempt.peer.ip())
+        });
+        let failures: Vec<_> = failed
+            .iter()
+            .filter(|(_, error)| !(silent && error.is_stranger()))
+            .map(|(_, error)| failure(error))
+            .collect();
+        // The one that tells most: the peer's own word before a stranger's, any answer before none.
         let order = [
             DialFailure::Plain,
+            DialFailure::Denied,
             DialFailure::NotAuthenticated,
             DialFailure::Refused,
             DialFailure::NoAnswer,
@@ -80,8 +99,10 @@ fn failure(error: &LinkError) -> DialFailure {
             | io::ErrorKind::NetworkUnreachable => DialFailure::NoAnswer,
             _ => DialFailure::Local,
         },
-        LinkError::Protocol(_) => DialFailure::Refused,
-        _ => DialFailure::NotAuthenticated,
+        // Anybody on the path can write either.
+        LinkError::Protocol(_) | LinkError::Alert(_) => DialFailure::Refused,
+        LinkError::Refused => DialFailure::Denied,
+        LinkError::Stranger(_) | LinkError::Secret => DialFailure::NotAuthenticated,
     }
 }
 
@@ -106,7 +127,10 @@ impl fmt::Display for DialError {
                 "nobody answers: a firewall may be in the way, or the other side has ended",
             )?,
             DialFailure::Refused => f.write_str("the other side was not reached")?,
-            DialFailure::NotAuthenticated => f.write_str("the other side is not authenticated")?,
+            DialFailure::NotAuthenticated => {
+                f.write_str("what answers has not shown that it is the other side")?
+            }
+            DialFailure::Denied => f.write_str("the other side does not accept this side's key")?,
             DialFailure::Plain => f.write_str("the two sides do not want the same")?,
             DialFailure::Name(host) => write!(f, "cannot find the address of '{host}'")?,
             DialFailure::NoCandidate => f.write_str(

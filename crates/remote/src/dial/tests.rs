@@ -74,6 +74,37 @@ fn a_failure_is_told_by_who_came_farthest() {
 }
 
 #[test]
+fn a_stranger_speaks_for_its_own_address_only() {
+    let attempts =
+        dialer(&["10.0.0.1:1", "10.0.0.2:1"], &["10.0.0.1:2"]).attempts(Transport::Auto, None);
+    let of = |errors: [LinkError; 3]| {
+        DialError::of(&attempts.iter().copied().zip(errors).collect::<Vec<_>>()).failure
+    };
+    let key = Identity::generate().unwrap().public_key();
+    let stranger = || LinkError::Stranger(key);
+    let failed = |kind: io::ErrorKind| LinkError::Connect(kind.into());
+    let (silent, refused) = (io::ErrorKind::TimedOut, io::ErrorKind::ConnectionRefused);
+    // UDP to .1, UDP to .2, TCP to .1: the peer may be at .2.
+    assert_eq!(of([stranger(), failed(silent), failed(silent)]), DialFailure::NoAnswer);
+    assert_eq!(of([LinkError::Secret, failed(silent), failed(silent)]), DialFailure::NoAnswer);
+    // No place is left where it could be: at .1 is the stranger, at .2 nothing listens.
+    assert_eq!(of([failed(silent), failed(refused), stranger()]), DialFailure::NotAuthenticated);
+    assert_eq!(of([stranger(), stranger(), failed(silent)]), DialFailure::NotAuthenticated);
+    // The peer's own word is final, whatever else is there.
+    assert_eq!(of([stranger(), LinkError::Refused, failed(silent)]), DialFailure::Denied);
+}
+
+#[test]
+fn what_anybody_can_write_is_no_refusal() {
+    let attempts = dialer(&["10.0.0.1:1"], &[]).attempts(Transport::Auto, None);
+    for error in [LinkError::Alert("AccessDenied".into()), LinkError::Protocol("?".into())] {
+        let error = DialError::of(&[(attempts[0], error)]);
+        assert_eq!(error.failure, DialFailure::Refused);
+        assert!(!error.is_authentication());
+    }
+}
+
+#[test]
 fn names_have_addresses_or_an_error_that_names_them() {
     assert_eq!(resolve("127.0.0.1", 7).unwrap(), ["127.0.0.1:7".parse().unwrap()]);
     let error = resolve("no such host", 7).unwrap_err();

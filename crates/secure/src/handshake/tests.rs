@@ -69,7 +69,87 @@ fn a_server_with_another_key_is_a_stranger() {
     );
     let expected = server.public_key();
     assert!(matches!(near, Err(HandshakeError::Stranger(key)) if key == expected), "{near:?}");
-    assert!(matches!(far, Err(HandshakeError::Refused)), "{far:?}");
+    // A client that has not shown its key cannot refuse anything.
+    assert!(matches!(far, Err(HandshakeError::Alert(_))), "{far:?}");
+}
+
+/// A TLS alert in plain text, access_denied (RFC 8446 §6), framed as a message of a handshake.
+const FORGED: [u8; 9] = [0, 7, 0x15, 3, 3, 0, 2, 2, 49];
+
+/// Hands on what the server says, but writes a forged alert before the message of this number.
+struct Forging<'a> {
+    stream: &'a UnixStream,
+    before: usize,
+    waiting: Vec<u8>,
+}
+
+impl Read for Forging<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.waiting.is_empty() {
+            if self.before == 0 {
+                self.waiting = FORGED.to_vec();
+            } else {
+                let mut length = [0; 2];
+                self.stream.read_exact(&mut length)?;
+                let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+                self.stream.read_exact(&mut message)?;
+                self.waiting = [&length[..], &message].concat();
+            }
+            self.before = self.before.wrapping_sub(1);
+        }
+        let count = out.len().min(self.waiting.len());
+        out[..count].copy_from_slice(&self.waiting[..count]);
+        self.waiting.drain(..count);
+        Ok(count)
+    }
+}
+
+impl Write for Forging<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How often the server writes a message in a handshake, that of its consent included.
+fn messages_of_the_server() -> usize {
+    let (client, server) = two();
+    let (of_client, of_server) =
+        (Trust::Only(client.public_key()), Trust::Only(server.public_key()));
+    let (near, far) = UnixStream::pair().unwrap();
+    let never = usize::MAX;
+    let mut counting = Forging { stream: &near, before: never, waiting: Vec::new() };
+    thread::scope(|scope| {
+        scope.spawn(|| handshake(&far, Role::Server, &server, &of_client, b"").unwrap());
+        handshake(&mut counting, Role::Client, &client, &of_server, b"").unwrap();
+    });
+    never - counting.before
+}
+
+#[test]
+fn a_forged_alert_is_never_the_peers_refusal() {
+    let messages = messages_of_the_server();
+    assert!(messages >= 2, "a flight and the consent");
+    for before in 0..messages {
+        let (client, server) = two();
+        let (of_client, of_server) =
+            (Trust::Only(client.public_key()), Trust::Only(server.public_key()));
+        let (near, far) = UnixStream::pair().unwrap();
+        let forging = Forging { stream: &near, before, waiting: Vec::new() };
+        let error = thread::scope(|scope| {
+            scope.spawn(|| drop(handshake(&far, Role::Server, &server, &of_client, b"")));
+            let result = handshake(forging, Role::Client, &client, &of_server, b"");
+            near.shutdown(std::net::Shutdown::Both).unwrap();
+            result.expect_err("no session")
+        });
+        assert!(
+            matches!(error, HandshakeError::Alert(_) | HandshakeError::Protocol(_)),
+            "before message {before}: {error:?}"
+        );
+    }
 }
 
 #[test]

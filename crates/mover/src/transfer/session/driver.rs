@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use super::{Dial, Handle, MAX_LANES, Options, Session, State, Trial, Way, join};
+use super::{Dial, Handle, MAX_LANES, NoLink, Options, Session, State, Trial, Way, join};
 use crate::frame::AbortReason;
 use crate::transfer::error::TransferError;
 use crate::transfer::event::{Event, Observer};
@@ -122,7 +122,7 @@ impl<'a> Driver<'a> {
         let mut pause = RETRY.0;
         while !self.session.is_over() {
             let way = self.session.way();
-            let dialed = dial.dial(way).and_then(|link| {
+            let dialed = self.dial(dial, way).and_then(|link| {
                 let received = self.session.channel.received();
                 self.join(link, Purpose::Control { received })
             });
@@ -135,7 +135,7 @@ impl<'a> Driver<'a> {
                     // What was best may not be there any more.
                     self.session.lock().way = Way::Any;
                     if way == Way::Any {
-                        self.failed(&error);
+                        self.failed(error);
                     }
                 }
             }
@@ -146,18 +146,28 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Dials, and remembers that the peer was there.
+    fn dial(&self, dial: &dyn Dial, way: Way) -> Result<Link, NoLink> {
+        let link = dial.dial(way)?;
+        self.session.lock().authenticated = true;
+        Ok(link)
+    }
+
     /// An attempt to connect has failed.
-    fn failed(&self, error: &io::Error) {
+    fn failed(&self, error: NoLink) {
         let mut state = self.session.lock();
         state.last_error = error.to_string();
         // The first connection may be lost while it is introduced, as any other.
         let never = !state.ever && state.lost.is_some_and(|since| since.elapsed() > FIRST);
-        drop(state);
-        let fatal =
-            matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound);
-        if fatal || never {
-            let error = io::Error::new(error.kind(), error.to_string());
-            self.session.end(Err(TransferError::Unreachable(error)));
+        if never || error.is_final(state.authenticated) {
+            drop(state);
+            return self.session.end(Err(error.into_end()));
+        }
+        if matches!(error, NoLink::Unproven(_)) && !std::mem::replace(&mut state.warned, true) {
+            drop(state);
+            let outage = self.options.outage.as_secs_f64();
+            let text = format!("{error}; trying again until there is no connection for {outage} s");
+            (self.observe)(Event::Note(&text));
         }
     }
 
@@ -192,7 +202,7 @@ impl<'a> Driver<'a> {
     }
 
     fn keep_trial(&self, dial: &dyn Dial, number: u32) {
-        let dialed = dial.dial(Way::Tcp);
+        let dialed = self.dial(dial, Way::Tcp);
         // That it cannot be had is seen by its absence.
         if let Ok((link, _)) = dialed.and_then(|link| self.join(link, Purpose::Lane { number })) {
             self.lane(number, link);
@@ -213,7 +223,8 @@ impl<'a> Driver<'a> {
                 let number = state.next_lane;
                 (number, state.way)
             };
-            let dialed = dial.dial(way).and_then(|link| self.join(link, Purpose::Lane { number }));
+            let dialed =
+                self.dial(dial, way).and_then(|link| self.join(link, Purpose::Lane { number }));
             match dialed {
                 Ok((link, _)) => {
                     pause = RETRY.0;
@@ -230,12 +241,12 @@ impl<'a> Driver<'a> {
 
     /// Says what a connection is for and waits for the answer: no longer than the transfer goes on, as
     /// a peer that has done its part may not be there to answer.
-    fn join(&self, link: Link, purpose: Purpose) -> io::Result<(Link, u64)> {
+    fn join(&self, link: Link, purpose: Purpose) -> Result<(Link, u64), NoLink> {
         let handle = Handle(Arc::clone(&link.handle));
         {
             let mut state = self.session.lock();
             if state.over.is_some() {
-                return Err(io::ErrorKind::Interrupted.into());
+                return Err(io::Error::from(io::ErrorKind::Interrupted).into());
             }
             state.joining.push(handle.clone());
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::dial::NoLink;
 use crate::frame::AbortReason;
 use crate::transfer::link::{
     First, Join, Joined, Link, MAX_ORDER, Open, Opened, Purpose, get, put,
@@ -60,19 +61,19 @@ pub fn answer(link: &mut Link, opened: &Opened) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The stream's; [`io::ErrorKind::PermissionDenied`] if the peer refuses, [`io::ErrorKind::NotFound`]
-/// if it knows no such transfer.
-pub fn join(mut link: Link, session: [u8; 16], purpose: Purpose) -> io::Result<(Link, u64)> {
+/// The stream's as [`NoLink::Unreached`]; [`NoLink::Refused`] if the peer refuses,
+/// [`NoLink::Forgotten`] if it knows no such transfer.
+pub fn join(mut link: Link, session: [u8; 16], purpose: Purpose) -> Result<(Link, u64), NoLink> {
     put(&mut *link.writer, &First::Join(Join { protocol: PROTOCOL, session, purpose }))?;
     match get(&mut *link.reader)? {
         Joined::Yes { received } => Ok((link, received)),
         Joined::No(why) => {
             let why = crate::report::printable(why.as_bytes());
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("refused: {why}")))
+            Err(NoLink::Refused(io::Error::other(format!("refused: {why}"))))
         }
         Joined::Unknown => {
             let text = "the other side knows nothing of this transfer any more";
-            Err(io::Error::new(io::ErrorKind::NotFound, text))
+            Err(NoLink::Forgotten(io::Error::other(text)))
         }
     }
 }

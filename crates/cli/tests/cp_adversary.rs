@@ -1,0 +1,216 @@
+//! `farhaul cp` over a path on which packets are forged, and past strangers at the peer's addresses.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::copying::{Scene, make_file, relay_at, wait_until};
+use common::path::Path;
+use common::process::{Ended, Process};
+use farhaul::{Listener, Options};
+use farhaul_remote::{Context, ListenConfig, Listening, Terms};
+use farhaul_secure::{Identity, Role, Trust, handshake};
+
+/// A scene, or the test is skipped.
+macro_rules! scene_or_skip {
+    () => {
+        match Scene::new() {
+            Ok(scene) => scene,
+            Err(why) => common::skip!("{why}"),
+        }
+    };
+}
+
+const PATH: Path = Path::new("100M", 5);
+const SIZE: u64 = 30 << 20;
+/// How long an attempt to connect takes that nothing answers.
+const DIAL_TIME: Duration = Duration::from_secs(15);
+/// A TLS alert in plain text, access_denied (RFC 8446 §6), framed as a message of a handshake.
+const FORGED_ALERT: [u8; 9] = [0, 7, 0x15, 3, 3, 0, 2, 2, 49];
+
+fn start(scene: &Scene, more: &[&str]) -> Process {
+    make_file(&scene.path("file"), SIZE, 3);
+    scene.start(&[&["--json"], more, &[&scene.here("file"), &scene.there("copy")]].concat())
+}
+
+/// How often it was told that what answers has not shown that it is the other side.
+fn warnings(ended: &Ended) -> usize {
+    ended.errors.iter().filter(|line| line.contains("has not shown that it is")).count()
+}
+
+fn assert_copied(scene: &Scene, ended: &Ended) {
+    assert_eq!(ended.json()["ok"], true, "{ended:#?}");
+    let [from, to] = ["file", "copy"].map(|name| fs::read(scene.path(name)).expect(name));
+    assert!(from == to, "the copy differs");
+}
+
+/// A TCP proxy that may cut what goes through it, and answer newcomers itself.
+struct Proxy {
+    at: SocketAddr,
+    forging: Arc<AtomicBool>,
+    forged: Arc<AtomicU64>,
+    passed: Arc<AtomicU64>,
+    through: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Proxy {
+    fn to(target: SocketAddr) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let proxy = Proxy {
+            at: listener.local_addr().expect("bound"),
+            forging: Arc::default(),
+            forged: Arc::default(),
+            passed: Arc::default(),
+            through: Arc::default(),
+        };
+        let (forging, forged) = (Arc::clone(&proxy.forging), Arc::clone(&proxy.forged));
+        let (passed, through) = (Arc::clone(&proxy.passed), Arc::clone(&proxy.through));
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(mut client) = client else { return };
+                if forging.load(Ordering::Relaxed) {
+                    client.write_all(&FORGED_ALERT).expect("the client listens");
+                    forged.fetch_add(1, Ordering::Relaxed);
+                    // Not before the client has read it.
+                    thread::spawn(move || while matches!(client.read(&mut [0; 99]), Ok(1..)) {});
+                    continue;
+                }
+                let Ok(server) = TcpStream::connect(target) else { continue };
+                let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor");
+                for (mut from, mut to) in
+                    [(clone(&client), clone(&server)), (clone(&server), clone(&client))]
+                {
+                    let passed = Arc::clone(&passed);
+                    thread::spawn(move || {
+                        let mut buf = [0; 1 << 14];
+                        while let Ok(count @ 1..) = from.read(&mut buf) {
+                            if to.write_all(&buf[..count]).is_err() {
+                                break;
+                            }
+                            passed.fetch_add(count as u64, Ordering::Relaxed);
+                        }
+                        let _ = to.shutdown(Shutdown::Write);
+                    });
+                }
+                through.lock().expect("no panic").extend([client, server]);
+            }
+        });
+        proxy
+    }
+
+    /// Ends all connections; those that follow are answered with a forged alert.
+    fn cut_and_forge(&self) {
+        self.forging.store(true, Ordering::Relaxed);
+        for stream in self.through.lock().expect("no panic").drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn a_cut_and_a_forged_alert_over_tcp_do_not_end_a_copy() {
+    let _turn = common::turn();
+    let scene = scene_or_skip!();
+    let proxy = Proxy::to(scene.direct());
+    scene.far_behind(None, Some(proxy.at), "");
+    let run = start(&scene, &["--transport", "tcp", "--rate", "50M"]);
+    wait_until("so much data", || proxy.passed.load(Ordering::Relaxed) > SIZE / 4);
+    proxy.cut_and_forge();
+    wait_until("two forged answers", || proxy.forged.load(Ordering::Relaxed) >= 2);
+    proxy.forging.store(false, Ordering::Relaxed);
+    let ended = run.finish_well();
+    assert_copied(&scene, &ended);
+    assert_eq!(scene.agents(), 1, "the same agent goes on");
+}
+
+#[test]
+fn a_cut_and_a_forged_alert_over_udt_do_not_end_a_copy() {
+    let _turn = common::turn();
+    let scene = scene_or_skip!();
+    let relay = scene.relay(PATH);
+    let at = relay.local_addr();
+    scene.far_behind(Some(at), None, "");
+    let run = start(&scene, &["--transport", "udt", "--rate", "50M"]);
+    wait_until("so much data", || relay.stats().forward.sent_bytes > SIZE / 4);
+    relay.stop().expect("it was there");
+    let forger = Listener::bind(at, &Options::new()).expect("the relay's port");
+    for _ in 0..2 {
+        let mut answered = forger.accept().expect("the copy dials again");
+        answered.write_all(&FORGED_ALERT).expect("the copy listens");
+        // Not before it has been read: the client ends the connection.
+        let _ = answered.read_to_end(&mut Vec::new());
+    }
+    drop(forger);
+    let _relay = relay_at(at, PATH, scene.direct());
+    let ended = run.finish_well();
+    assert_copied(&scene, &ended);
+}
+
+/// Another farhaul, with a key of its own, that listens there; when it was dialed.
+fn stranger(at: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<Instant>>>) {
+    let listener = Listener::bind(at, &Options::new()).expect("a port");
+    let (at, dialed) = (listener.local_addr(), Arc::<Mutex<Vec<Instant>>>::default());
+    let seen = Arc::clone(&dialed);
+    thread::spawn(move || {
+        let identity = Identity::generate().expect("a key");
+        while let Ok(client) = listener.accept() {
+            seen.lock().expect("no panic").push(Instant::now());
+            let known = Trust::Known(Arc::new(|_| true));
+            // It ends with the client's alert.
+            let _ = handshake(client, Role::Server, &identity, &known, b"");
+        }
+    });
+    (at, dialed)
+}
+
+#[test]
+fn a_stranger_at_a_wrong_address_does_not_end_a_copy_while_the_peer_is_away() {
+    let _turn = common::turn();
+    let scene = scene_or_skip!();
+    let relay = scene.relay(PATH);
+    let at = relay.local_addr();
+    let (wrong, dialed) = stranger(([127, 0, 0, 2], 0).into());
+    scene.far(&[("FARHAUL_ADVERTISE", &format!("udp/{at},udp/{wrong}"))], "");
+    let run = start(&scene, &["--transport", "udt", "--rate", "50M", "--outage", "120s"]);
+    wait_until("so much data", || relay.stats().forward.sent_bytes > SIZE / 4);
+    relay.stop().expect("it was there");
+    let cut = Instant::now();
+    // One whole dial, and the next: in each the stranger alone answers.
+    let later = cut + DIAL_TIME;
+    wait_until("two dials", || dialed.lock().expect("no panic").iter().any(|at| *at > later));
+    let _relay = relay_at(at, PATH, scene.direct());
+    let ended = run.finish_well();
+    assert_copied(&scene, &ended);
+    assert_eq!(scene.agents(), 1, "the same agent goes on");
+}
+
+#[test]
+fn a_stranger_in_the_peers_place_is_told_once_and_does_not_end_a_copy() {
+    let _turn = common::turn();
+    let scene = scene_or_skip!();
+    let relay = scene.relay(PATH);
+    let at = relay.local_addr();
+    scene.far_behind(Some(at), None, "");
+    let run = start(&scene, &["--transport", "udt", "--rate", "50M", "--outage", "120s"]);
+    wait_until("so much data", || relay.stats().forward.sent_bytes > SIZE / 4);
+    relay.stop().expect("it was there");
+    let identity = Arc::new(Identity::generate().expect("a key"));
+    let trust = Trust::Known(Arc::new(|_| true));
+    let terms = Terms { identity, trust, context: Context::default(), plain: false };
+    let config = ListenConfig { ports: at.port()..=at.port(), ..ListenConfig::new(terms) };
+    let another = Listening::bind(&config, |_| {}).expect("the relay's port");
+    run.wait_error_line("has not shown that it is");
+    another.close();
+    drop(another);
+    wait_until("the port is free", || UdpSocket::bind(at).is_ok());
+    let _relay = relay_at(at, PATH, scene.direct());
+    let ended = run.finish_well();
+    assert_copied(&scene, &ended);
+    assert_eq!(warnings(&ended), 1, "{ended:#?}");
+}
