@@ -304,6 +304,7 @@ fn report(
         dry_run,
         would,
         verified: plan.terms.verify
+            && !(plan.sink.trust_partial && summary.resumed_bytes > 0)
             && !dry_run
             && result.is_ok()
             && (summary.failed == 0 || summary.moved_files > 0),

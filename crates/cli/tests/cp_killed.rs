@@ -306,3 +306,23 @@ fn what_was_damaged_between_two_runs_is_sent_again() {
         assert!(number("resumed_bytes") % (1 << 20) == 0, "{kind}: {report}");
     }
 }
+
+/// What is not read again is not called verified.
+#[test]
+fn a_part_that_is_trusted_is_not_verified() {
+    let _turn = common::turn();
+    const SIZE: u64 = 24 << 20;
+    let scene = scene_or_skip!();
+    let (_relay, run) = under_way(&scene, true, SIZE, SIZE / 2);
+    let agent = scene.agent();
+    kill(run.id());
+    kill(agent);
+    drop(run);
+    let [first, rest @ ..] = large(&scene, true);
+    let args = [vec![first, "--trust-partial".into()], rest.to_vec()].concat();
+    let report =
+        scene.start(&args.iter().map(String::as_str).collect::<Vec<_>>()).finish_well().json();
+    assert_eq!((&report["ok"], &report["verified"]), (&true.into(), &false.into()), "{report}");
+    assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
+    assert_copied(&scene);
+}

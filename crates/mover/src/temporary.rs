@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
+/// The directory of the marks of what is not on the medium yet.
+pub(crate) const UNSYNCED: &str = ".farhaul-unsynced";
+
 /// Names for unfinished entries: hidden, and unlike those of any other transfer.
 #[derive(Debug)]
 pub(crate) struct TemporaryNames {
@@ -28,9 +31,9 @@ impl TemporaryNames {
         format!(".farhaul-{:016x}-{next:x}{end}", self.prefix)
     }
 
-    /// Whether a name is one of these.
-    pub(crate) fn owns(&self, name: &[u8]) -> bool {
-        owner(name) == Some(self.prefix)
+    /// Whether this is whose names they are: see [`owner`].
+    pub(crate) fn is(&self, owner: u64) -> bool {
+        self.prefix == owner
     }
 
     /// Makes an entry under a new name with `make`, which fails with `EXIST` if it is taken.
@@ -52,9 +55,10 @@ impl TemporaryNames {
 
 /// Whether a name is one of those that transfers keep beside files: nobody may send such.
 pub(crate) fn is_ours(name: &[u8]) -> bool {
-    name.strip_prefix(b".farhaul-").is_some_and(|rest| {
-        [&b".part"[..], b".journal", b".unsynced"].iter().any(|end| rest.ends_with(end))
-    })
+    name == UNSYNCED.as_bytes()
+        || name.strip_prefix(b".farhaul-").is_some_and(|rest| {
+            [&b".part"[..], b".journal", b".unsynced"].iter().any(|end| rest.ends_with(end))
+        })
 }
 
 /// Whose a name is: what all names of one [`TemporaryNames`] have in common.
@@ -78,8 +82,9 @@ mod tests {
     fn names_tell_whose_they_are() {
         let names = TemporaryNames::new();
         let (made, ()) = names.make(|_| Ok(())).unwrap();
-        assert!(names.owns(made.as_bytes()) && names.owns(names.mark(".unsynced").as_bytes()));
-        assert!(!TemporaryNames::new().owns(made.as_bytes()));
+        let owner_of = |name: &str| owner(name.as_bytes()).unwrap();
+        assert!(names.is(owner_of(&made)) && names.is(owner_of(&names.mark(".unsynced"))));
+        assert!(!TemporaryNames::new().is(owner_of(&made)));
         for other in ["x", ".farhaul-0123456789abcdef.part", ".farhaul-0123456789abcdef-.part"] {
             assert_eq!(owner(other.as_bytes()), None, "{other}");
         }
@@ -87,7 +92,9 @@ mod tests {
 
     #[test]
     fn names_of_our_own_are_known() {
-        for name in [&b".farhaul-0123456789abcdef.part"[..], b".farhaul-0.journal"] {
+        for name in
+            [&b".farhaul-0123456789abcdef.part"[..], b".farhaul-0.journal", UNSYNCED.as_bytes()]
+        {
             assert!(is_ours(name));
         }
         for name in [&b".farhaul-notes"[..], b"a.part", b".farhaulx.part"] {

@@ -99,6 +99,8 @@ settings! {
         "Path of farhaul on the other side";
     verify "verify": Verify = value::VERIFY, "full",
         "Compare the digests of files, or do not";
+    trust_partial "trust-partial": bool = value::SWITCH, "false",
+        "Take what is synced of partial files as it is, and do not read it again; then it is not verified";
     plain "plain": bool = value::SWITCH, "false",
         "Allow, and ask for, data that is not encrypted";
     outage "outage": Duration = value::TIME, "60s",

@@ -104,6 +104,9 @@ pub struct SettingArgs {
     /// Take and compare digests, or do not
     #[arg(long, value_name = value::VERIFY.form, value_parser = value::verifies(), hide_possible_values = true)]
     pub verify: Option<Verify>,
+    /// Take what is synced of partial files as it is, and do not read it again; then it is not verified
+    #[arg(long)]
+    pub trust_partial: bool,
     /// Do not encrypt data; the other side must allow it
     #[arg(long)]
     pub plain: bool,
@@ -159,6 +162,7 @@ impl SettingArgs {
             ssh: self.ssh.clone(),
             remote_farhaul: self.remote_farhaul.clone(),
             verify: self.verify,
+            trust_partial: self.trust_partial.then_some(true),
             plain: self.plain.then_some(true),
             outage: self.outage,
             preserve: self.preserve,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use farhaul::{Law, Options};
-use farhaul_mover::transfer::sink::{Existing, Preserve};
+use farhaul_mover::transfer::sink::{CopyId, Existing, Preserve};
 use farhaul_mover::transfer::{adapt, session};
 use serde::{Deserialize, Serialize};
 
@@ -174,6 +174,10 @@ pub struct SinkJob {
     pub keep_set_id: bool,
     /// Take the digests of files that are not moved, too.
     pub want_digests: bool,
+    /// Do not read again what an earlier copy has waited for to be on the medium.
+    pub trust_partial: bool,
+    /// What the copy is known by when it is run again.
+    pub copy: CopyId,
 }
 
 /// [`Existing`], for the other host.

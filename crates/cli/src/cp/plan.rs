@@ -1,12 +1,14 @@
 //! What the user wants: from where to where, what each side is to do, and on which terms.
 
 use std::ffi::OsString;
+use std::fs;
 use std::net::IpAddr;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use farhaul_mover::location::{Location, Served, There};
+use farhaul_mover::transfer::sink::{CopyId, copy_id};
 use farhaul_remote::Transport;
 
 use super::args::CpArgs;
@@ -180,6 +182,8 @@ pub fn plan(args: &CpArgs) -> Result<Plan> {
         spared: if args.delete_excluded { Vec::new() } else { rules.clone() },
         keep_set_id: args.keep_set_id,
         want_digests: args.receipt.is_some(),
+        trust_partial: settings.trust_partial.value,
+        copy: known_by(sources, target, &rules),
     };
     let source = SourceJob {
         paths: paths.iter().map(|path| Bytes::from(path.as_path())).collect(),
@@ -190,6 +194,26 @@ pub fn plan(args: &CpArgs) -> Result<Plan> {
     };
     let terms = terms(args, &settings, stream || target_stream);
     Ok(Plan { way, source, sink, terms, settings })
+}
+
+/// What tells a copy that is run again from others: hosts, sources, target, what is left out.
+fn known_by(sources: &[Location], target: &Location, rules: &[(String, bool)]) -> CopyId {
+    let read = |path: &str| fs::read(path).unwrap_or_default();
+    let here = [read("/etc/machine-id"), read("/proc/sys/kernel/hostname")].concat();
+    let mut parts = Vec::new();
+    for location in sources.iter().chain([target]) {
+        let (at, path) = At::of(location);
+        let (host, path) = match at {
+            At::Here => (here.clone(), std::path::absolute(&path).unwrap_or(path)),
+            At::Ssh(host) => (format!("ssh {host}").into_bytes(), path),
+            At::Server(Export { host, port, name }) => {
+                (format!("server {host} {port:?} {name}").into_bytes(), path)
+            }
+        };
+        parts.extend([host, path.into_os_string().into_vec()]);
+    }
+    parts.extend(rules.iter().map(|(rule, takes)| format!("{takes} {rule}").into_bytes()));
+    copy_id(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
 /// Where the sources are, whether they are standard input, and their paths.

@@ -276,6 +276,8 @@ fn sink<'a>(
         preserve: terms.preserve.into(),
         keep_set_id: job.keep_set_id,
         want_digests: job.want_digests,
+        trust_partial: job.trust_partial,
+        copy: job.copy,
         ..SinkOptions::new(target)
     };
     let say = Box::new(|message| session.channel.say(&message));

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use farhaul_mover::frame::AbortReason;
 use farhaul_mover::transfer::TransferError;
+use farhaul_mover::transfer::sink::copy_id;
 
 use super::config::{Access, Keep, ServeConfig};
 use crate::cp::job::{Job, OnExisting, ServedOrder, SinkJob, SourceJob, Terms};
@@ -167,7 +168,13 @@ pub fn admit(
         Job::Sink(_) if !export.access.writes() => {
             return Err(Refusal::new(format!("the export '{name}' is for reading only")));
         }
-        Job::Sink(job) => sink(job, export.access, export.keep)?,
+        Job::Sink(job) => {
+            sink(job, export.access, export.keep)?;
+            // Only a copy of the same client is the same copy, and the server's medium is not the client's
+            // to trust.
+            job.copy = copy_id(&[client.as_bytes(), &job.copy]);
+            job.trust_partial = false;
+        }
     }
     kept(&terms, export.keep)?;
     terms.outage_ms = terms.outage_ms.min(LONGEST_OUTAGE);
@@ -299,6 +306,8 @@ mod tests {
             spared: Vec::new(),
             keep_set_id: false,
             want_digests: true,
+            trust_partial: false,
+            copy: [7; 16],
         };
         json!({"export": export, "job": {"sink": sink}, "terms": terms()})
     }

@@ -42,8 +42,8 @@ impl Room {
 }
 
 impl Medium {
-    /// Opens `name`, which must not be a link, and has what is written of it written back. Whether that
-    /// is so shows in what is read.
+    /// Opens `name`, which must not be a link. What is written of it should have been written back before,
+    /// or be with [`flush`](Self::flush).
     pub(crate) fn open(directory: &OwnedFd, name: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let (file, direct) = match openat(directory, name, flags | OFlags::DIRECT, Mode::empty()) {
@@ -54,10 +54,13 @@ impl Medium {
             }
             Err(error) => return Err(error.into()),
         };
-        let medium = Medium { file: File::from(file), direct: AtomicBool::new(direct) };
+        Ok(Medium { file: File::from(file), direct: AtomicBool::new(direct) })
+    }
+
+    /// Has what is written of it written back. Whether that succeeds shows in what is read.
+    pub(crate) fn flush(&self) {
         // An error is of no use: some of what did not get there may be marked as written before.
-        let _ = medium.file.sync_data();
-        Ok(medium)
+        let _ = self.file.sync_data();
     }
 
     /// The file, for questions about it.

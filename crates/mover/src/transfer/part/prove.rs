@@ -93,6 +93,7 @@ impl PartFile {
     /// The partial file, to be read past the cache.
     fn medium(&self, file: &std::fs::File) -> io::Result<Arc<Medium>> {
         let medium = Medium::open(&self.names.directory, self.names.part.as_bytes())?;
+        medium.flush();
         match medium.is(file)? {
             true => Ok(Arc::new(medium)),
             false => Err(io::Error::other("somebody removed or replaced the partial file")),

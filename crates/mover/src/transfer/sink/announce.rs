@@ -13,11 +13,12 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::entry::{Again, Content, Kind, MAX_UNFINISHED, Pending, Work};
+use super::marker::{self, Doubts};
 use super::names::Names;
 use super::options::Existing;
 use super::root::{Root, Target};
 use super::tree::{Directory, Finally, Left, Place, open_directory};
-use super::{Sink, add, lock, marker, subtract, trouble, violation};
+use super::{Sink, add, lock, subtract, trouble, violation};
 use crate::frame::{Attributes, MAX_DEPTH, Tally};
 use crate::inode;
 use crate::name::Name;
@@ -32,8 +33,6 @@ use crate::transfer::small::TEMPORARY;
 const MAX_DIRECTORIES: u64 = 1 << 19;
 /// The most bytes of extended attributes that wait for their files.
 const MAX_EXTRA: u64 = 256 << 20;
-/// File systems that are kept in mind for the sync at the end.
-const MAX_DEVICES: usize = 64;
 
 /// Where the source is in its tree.
 #[derive(Debug)]
@@ -82,7 +81,7 @@ impl Walk {
 
     /// Of a target that has no directories.
     pub(super) fn standard() -> Self {
-        let directory = Some(Directory::root(None, true));
+        let directory = Some(Directory::root(None, true, Doubts::default()));
         let levels = vec![Level { directory, names: Names::default() }];
         let target = Target::Known(Root { directory: None, fresh: true, rename: None });
         Walk { target: None, levels, ..Walk::new(target) }
@@ -112,14 +111,16 @@ impl Sink<'_> {
 
     fn begin(&self, walk: &mut Walk, root: Root) -> Result<(), TransferError> {
         let Root { directory, fresh, rename } = root;
+        let directory = directory.map(Arc::new);
+        let mut doubts = Doubts::default();
         if let Some(open) = &directory {
             let failed = |error: io::Error| self.fatal(self.settings.shown.clone(), error);
             if !fresh {
-                let marks = marker::Marks::find(open).map_err(failed)?;
+                let mut marks = lock(&self.marks);
+                doubts = marks.begin(open).map_err(failed)?;
                 if !self.settings.dry_run {
-                    self.dead.get_or_init(|| marks.dead(open));
+                    self.dead.get_or_init(|| marks.dead());
                 }
-                *lock(&self.marks) = marks;
             }
             if !self.settings.dry_run {
                 // Where nothing can be made here, it makes no difference.
@@ -127,7 +128,7 @@ impl Sink<'_> {
                 self.naming.write().unwrap_or_else(PoisonError::into_inner).folds = folds;
             }
         }
-        let root = self.root.get_or_init(|| Directory::root(directory, fresh)).clone();
+        let root = self.root.get_or_init(|| Directory::root(directory, fresh, doubts)).clone();
         if !root.missing {
             let open = self.directories.get(&root);
             self.remember_device(&open.map_err(|e| self.fatal(self.settings.shown.clone(), e))?);
@@ -135,23 +136,6 @@ impl Sink<'_> {
         walk.rename = rename;
         walk.levels.push(Level { directory: Some(root), names: Names::default() });
         Ok(())
-    }
-
-    fn remember_device(&self, directory: &Arc<OwnedFd>) {
-        if let (true, Ok(stat)) = (self.settings.durable, fstat(directory)) {
-            self.note_device(stat.st_dev, || Some(Arc::clone(directory)));
-        }
-    }
-
-    #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
-    fn note_device(&self, device: u64, open: impl FnOnce() -> Option<Arc<OwnedFd>>) {
-        let mut devices = lock(&self.devices);
-        if devices.len() < MAX_DEVICES
-            && !devices.iter().any(|(known, _)| *known == device)
-            && let Some(open) = open()
-        {
-            devices.push((device, open));
-        }
     }
 
     /// An entry comes.
@@ -298,17 +282,17 @@ impl Sink<'_> {
         extra: Option<Arc<Extra>>,
     ) -> io::Result<Arc<Directory>> {
         let Place { directory: parent, name } = place;
-        let new = |open, fresh, before, set_group_id| {
+        let new = |open, fresh, doubts, before, set_group_id| {
             let finally = Finally { attributes, extra, before, set_group_id };
-            Directory::below(parent, name, open, fresh, finally)
+            Directory::below(parent, name, open, fresh, doubts, finally)
         };
         if parent.missing {
-            return Ok(new(None, true, None, 0));
+            return Ok(new(None, true, Doubts::default(), None, 0));
         }
         let here = self.directories.get(parent)?;
         let fresh = if self.settings.dry_run {
             match statat(&here, &**name, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => return Ok(new(None, true, None, 0)),
+                Err(Errno::NOENT) => return Ok(new(None, true, Doubts::default(), None, 0)),
                 found => found.map(|_| false)?,
             }
         } else {
@@ -335,13 +319,17 @@ impl Sink<'_> {
             // change, the entries below will say so.
             let _ = fchmod(&open, Mode::from_raw_mode(mode | 0o700));
         }
+        let open = Arc::new(open);
         if self.settings.durable {
             #[allow(clippy::useless_conversion, reason = "it differs between architectures")]
-            let device = u64::from(stat.st_dev);
-            self.note_device(device, || Some(Arc::new(open.try_clone().ok()?)));
+            self.note_device(u64::from(stat.st_dev), &open);
         }
+        let doubts = match fresh {
+            true => Doubts::default(),
+            false => parent.doubts.below(name, lock(&self.marks).look(&open)?),
+        };
         let before = (!fresh).then_some(mode);
-        let directory = new(Some(open), fresh, before, mode & 0o2000);
+        let directory = new(Some(open), fresh, doubts, before, mode & 0o2000);
         self.directories.note(&directory);
         Ok(directory)
     }
@@ -477,7 +465,7 @@ impl Sink<'_> {
         }
         let policy = &self.settings.policy;
         if !same {
-            self.mark();
+            self.mark(place);
             let direct = match found {
                 None => symlinkat(text, &here, &**name),
                 Some(_) => Err(Errno::EXIST),
@@ -566,7 +554,7 @@ impl Sink<'_> {
                 self.leave_directory(&root, names, complete && !renamed)
             }
             // Nothing came, and nothing was made.
-            _ => self.entry_over(&Directory::root(None, true)),
+            _ => self.entry_over(&Directory::root(None, true, Doubts::default())),
         }
     }
 

@@ -85,14 +85,13 @@ impl Policy {
         result
     }
 
-    /// Gives a file that stays what differs; `touch`: and in any case a new time of change of status.
+    /// Gives a file that stays what differs.
     pub(super) fn correct(
         &self,
         directory: &OwnedFd,
         name: &[u8],
         attributes: &Attributes,
         extra: Option<&Extra>,
-        touch: bool,
     ) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(directory, name, flags, Mode::empty())?;
@@ -119,7 +118,7 @@ impl Policy {
         }
         let before = stat.st_mode & 0o7777;
         let mode = if self.preserve.mode { self.mode(attributes) } else { before };
-        if touch || before != mode {
+        if before != mode {
             chmod(path.as_str(), Mode::from_raw_mode(mode))?;
         }
         if let Some(times) = self.times(attributes)

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, fstat, openat};
@@ -13,8 +14,9 @@ use crate::inode::{self, Kind};
 use crate::transfer::check::file_digest;
 use crate::transfer::error::TransferError;
 use crate::transfer::event::Outcome;
+use crate::transfer::medium::{Medium, Room};
 use crate::transfer::message::Skip;
-use crate::transfer::tree_hash::CHUNK;
+use crate::transfer::tree_hash::{CHUNK, ChunkTree, leaf};
 
 impl Sink<'_> {
     /// Takes the digest of the file that is there, for the source to compare, or for the receipt of
@@ -59,6 +61,9 @@ impl Sink<'_> {
     /// must have.
     fn digest(&self, pending: &Pending, size: Option<u64>, sparse: bool) -> io::Result<Digest> {
         let here = self.directories.get(&pending.place.directory)?;
+        if lock(&pending.inner).doubted {
+            return self.digest_on_medium(&here, &pending.place.name, size, sparse);
+        }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&here, &*pending.place.name, flags, Mode::empty())?;
         let stat = fstat(&file)?;
@@ -68,6 +73,33 @@ impl Sink<'_> {
         }
         let stopped = || self.is_stopped();
         file_digest(File::from(file), length, sparse && length > CHUNK, &stopped)
+    }
+
+    /// The same from the medium, whatever the cache has.
+    fn digest_on_medium(
+        &self,
+        here: &OwnedFd,
+        name: &[u8],
+        size: Option<u64>,
+        sparse: bool,
+    ) -> io::Result<Digest> {
+        self.flush();
+        let medium = Medium::open(here, name)?;
+        let stat = fstat(medium.file())?;
+        let length = inode::size(&stat);
+        if inode::kind(&stat) != Kind::File || size.is_some_and(|size| size != length) {
+            return Err(io::Error::other("it is another file"));
+        }
+        let (mut room, sparse) = (Room::new(), sparse && length > CHUNK);
+        let mut tree = ChunkTree::new(length, sparse);
+        for index in 0..tree.chunks() {
+            if self.is_stopped() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let data = medium.read(&mut room, index * CHUNK, tree.chunk_length(index) as usize)?;
+            tree.insert(index, leaf(length, sparse, index, data));
+        }
+        tree.root().ok_or_else(|| io::Error::other("it changes while it is read"))
     }
 
     /// The source has the same file.
@@ -84,8 +116,7 @@ impl Sink<'_> {
             digest
         };
         if !self.settings.dry_run {
-            // With a new time of change, so that it is not doubted again.
-            self.correct(&pending, true);
+            self.correct(&pending);
         }
         self.finished(&pending, Outcome::Same, Some(digest), false)
     }

@@ -69,7 +69,7 @@ impl Sink<'_> {
     /// Deletes an entry and what is in it; false if it is to stay. `path`: from the top of the transfer.
     fn delete(&self, here: &OwnedFd, name: &[u8], path: &Path, depth: usize) -> io::Result<bool> {
         let stat = statat(here, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if is_ours(name) && (name.ends_with(b".unsynced") || is_young(&stat)) {
+        if is_ours(name) && (name.ends_with(b"unsynced") || is_young(&stat)) {
             return Ok(false);
         }
         let directory = inode::kind(&stat) == Kind::Directory;

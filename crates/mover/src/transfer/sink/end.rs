@@ -4,9 +4,6 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use rustix::fs::{sync, syncfs};
-use rustix::io::Errno;
-
 use super::announce::extra_bytes;
 use super::entry::{End, Kind, Pending, Work};
 use super::options::Existing;
@@ -24,7 +21,7 @@ use crate::transfer::tree_hash::CHUNK;
 
 /// Files from this size on are on the medium before they have their names: to doubt one of these
 /// after a crash would cost too much. Bytes.
-const SYNC_FROM: u64 = 64 << 20;
+pub(super) const SYNC_FROM: u64 = 64 << 20;
 
 impl Sink<'_> {
     /// Completes a file, if all of it is there and its end is known.
@@ -84,10 +81,10 @@ impl Sink<'_> {
             let inner = lock(&pending.inner);
             (inner.attributes, inner.extra.clone(), inner.before, inner.resumed)
         };
-        self.mark();
+        self.mark(&pending.place);
         let policy = &self.settings.policy;
         let mode = policy.file_mode(&attributes, before);
-        let durable = self.settings.durable && end.size >= SYNC_FROM;
+        let durable = self.settings.durable && (end.size >= SYNC_FROM || self.syncs_each());
         let set = |file: &std::fs::File| policy.set(file, mode, &attributes, extra.as_deref());
         match self.stages.during(Stage::Write, || part.finish(set, durable)) {
             Ok(kept) => {
@@ -123,12 +120,16 @@ impl Sink<'_> {
             let inner = lock(&pending.inner);
             (inner.attributes, inner.extra.clone(), inner.before)
         };
+        if self.standard.is_none() {
+            self.mark(&pending.place);
+        }
+        let durable = self.syncs_each();
         let policy = &self.settings.policy;
         let mode = policy.file_mode(&attributes, before);
         let set = |file: &std::fs::File| policy.set(file, mode, &attributes, extra.as_deref());
         let finished = Name::new(&pending.place.name)
             .map_err(io::Error::other)
-            .and_then(|name| ordered.finish(name, set));
+            .and_then(|name| ordered.finish(name, set, durable));
         match finished {
             Ok(kept) => {
                 if let Some(error) = kept {
@@ -279,6 +280,7 @@ impl Sink<'_> {
         // What is there and is to stay stays as it is.
         let stays = finally.before.is_some() && self.settings.existing == Existing::Keep;
         if directory.missing || self.settings.dry_run || stays {
+            self.sync_directory(directory);
             return;
         }
         let policy = &self.settings.policy;
@@ -292,6 +294,7 @@ impl Sink<'_> {
         if let Err(error) = set {
             self.not_kept(&directory.path(), &error);
         }
+        self.sync_directory(directory);
         directory.close();
     }
 
@@ -316,38 +319,6 @@ impl Sink<'_> {
         self.forget(names);
     }
 
-    /// Waits until all that was written is on the medium.
-    fn sync(&self) -> io::Result<()> {
-        let devices: Vec<_> =
-            lock(&self.devices).iter().map(|(_, device)| Arc::clone(device)).collect();
-        for device in devices {
-            match self.stages.during(Stage::Write, || syncfs(&device)) {
-                Ok(()) => {}
-                Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => sync(),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    /// The peer is away and may not come back: what is renamed is made sure of, so that no mark of this
-    /// transfer stays behind. If it comes back, there is a new one.
-    pub(super) fn settle(&self) {
-        let mark = {
-            let _quiet = self.answering.write().unwrap_or_else(PoisonError::into_inner);
-            self.marked.store(false, Ordering::Release);
-            lock(&self.marks).give_up()
-        };
-        // One that stays is for the next transfer.
-        if let Some(mark) = mark
-            && self.sync().is_ok()
-            && let Some(root) = self.root.get()
-            && let Ok(open) = self.directories.get(root)
-        {
-            mark.remove(&open);
-        }
-    }
-
     /// Everything is finished: it is made sure of, and confirmed.
     pub(super) fn end_everything(&self, root: &Arc<Directory>) -> Result<(), TransferError> {
         self.sweep(root);
@@ -358,10 +329,11 @@ impl Sink<'_> {
         };
         let failed = self.counts.failed.load(Ordering::Relaxed);
         if self.settings.durable {
-            self.sync().map_err(|error| self.fatal(self.settings.shown.clone(), error))?;
-            if let Ok(open) = self.directories.get(root) {
-                lock(&self.marks).remove(&open, failed + omitted == 0);
-            }
+            self.sync_directory(root);
+            self.sync_all().map_err(|error| self.fatal(self.settings.shown.clone(), error))?;
+            // What is to stay was not looked at.
+            let all = failed + omitted == 0 && self.settings.existing != Existing::Keep;
+            lock(&self.marks).end(all);
         }
         let _answered = self.answering.write().unwrap_or_else(PoisonError::into_inner);
         // Before it is said, as the answer may come at once.

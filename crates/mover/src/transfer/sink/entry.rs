@@ -48,6 +48,8 @@ pub(super) struct Inner {
     pub(super) extra: Option<Arc<Extra>>,
     /// How often it was announced anew.
     pub(super) version: u8,
+    /// What is there may have been lost: only the medium tells.
+    pub(super) doubted: bool,
     /// The mode of the file that it replaces.
     pub(super) before: Option<u32>,
     /// What [`Message::FileEnd`](crate::transfer::message::Message::FileEnd) has told.
@@ -115,6 +117,7 @@ impl Pending {
             attributes,
             extra,
             version: 0,
+            doubted: false,
             before: None,
             end: None,
             damaged: HashMap::new(),

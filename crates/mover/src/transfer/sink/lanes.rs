@@ -128,14 +128,14 @@ impl Sink<'_> {
         };
         let place = &pending.place;
         let written = self.stages.during(Stage::Write, || {
-            self.mark();
+            self.mark(place);
             let directory = self.directories.get(&place.directory)?;
             let name = Name::new(&place.name).map_err(io::Error::other)?;
             let policy = &self.settings.policy;
             let mode = policy.file_mode(&attributes, before);
             let set = |file: &std::fs::File| policy.set(file, mode, &attributes, extra.as_deref());
             let replace = self.settings.existing != Existing::Keep;
-            write_small(&directory, name, data, set, false, replace)
+            write_small(&directory, name, data, set, self.syncs_each(), replace)
         });
         match written {
             Ok(kept) => {

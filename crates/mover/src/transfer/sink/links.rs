@@ -98,6 +98,7 @@ impl Sink<'_> {
         if inode::kind(&file) != inode::Kind::File {
             return Err(io::Error::other("the file of which it is another name was replaced"));
         }
+        self.mark(to);
         let link = |name: &[u8]| linkat(&there, &*from.name, &here, name, AtFlags::empty());
         match statat(&here, &*to.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => match link(&to.name) {

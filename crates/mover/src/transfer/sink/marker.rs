@@ -1,176 +1,473 @@
-//! What a crash of the machine may have taken.
+//! What a crash of the machine or a write-back that failed may have taken.
 //!
 //! Small files are renamed before their data is on the medium; one sync at the end is for all of
-//! them. Until it is over, a file in the target's top directory says so, with the machine's boot. A
-//! transfer that finds one of another boot doubts the files that have been changed since it was made:
-//! size and time do not tell that they are the same.
+//! them. Until that has succeeded, a mark says so. It lies in the directory [`UNSYNCED`] of the copy's
+//! target, and names what of the target it covers, and whose it is. Its lock tells that its copy is
+//! alive.
+//!
+//! Whoever comes to a file that another copy's mark covers doubts it: size and time do not tell that it is
+//! the same, and what the cache has of it does not either. That ends when the mark's own copy, run
+//! again, ends well; for another copy, when that one has compared all of its files.
 
-use std::ffi::{CStr, CString};
+use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    AtFlags, Dir, FlockOperation, Mode, OFlags, Stat, flock, fsync, openat, unlinkat,
+    AtFlags, Dir, FlockOperation, Mode, OFlags, fchmod, fchown, flock, fstat, fsync, mkdirat,
+    openat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::{Gid, getegid};
 
 use crate::inode::{self, Kind};
-use crate::temporary;
+use crate::temporary::{self, UNSYNCED};
+use crate::transfer::place;
 use crate::transfer::small::TEMPORARY;
 
-/// The most marks of other transfers that are removed at a time.
-const OTHERS: usize = 1000;
+/// The most marks of a directory that are read; with more of them everything is doubted.
+const MOST: usize = 1000;
+/// The most directories whose marks are kept in mind, to be removed in the end.
+const PLACES: usize = 64;
+/// The most bytes of a mark.
+const LENGTH: u64 = 1 << 16;
+/// The most names that a mark covers; beyond them it covers all.
+const NAMES: usize = 8;
+/// The most copies that a mark names as having compared what is theirs.
+const COMPARED: usize = 64;
+/// How far up marks are looked for.
+const ABOVE: usize = 256;
 
-/// Seconds and nanoseconds since 1970.
-type Time = (i64, i64);
+/// What a copy is known by: the same sources, to the same target. All zeros: not known.
+pub type CopyId = [u8; 16];
 
-/// The marks of a target.
-#[derive(Debug)]
-pub(super) struct Marks {
-    boot: String,
-    own: Option<Mark>,
-    /// An attempt to make one was in vain.
-    failed: bool,
-    /// Those of other boots, by name.
-    foreign: Vec<String>,
-    /// Those of this boot.
-    others: Vec<String>,
-    /// The oldest mark of another boot.
-    from: Option<Time>,
-    /// The oldest of this boot: what came later is not lost.
-    until: Option<Time>,
+/// What is known by `parts`, such as hosts and paths; every part counts by itself.
+pub fn copy_id(parts: &[&[u8]]) -> CopyId {
+    let mut hasher = blake3::Hasher::new_derive_key("farhaul mover 2 copy");
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_be_bytes()).update(part);
+    }
+    let mut id = CopyId::default();
+    hasher.finalize_xof().fill(&mut id);
+    id
 }
 
-/// A transfer's own mark, and locked as long as it is there.
+/// What a mark covers of the directory that it lies in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Cover {
+    all: bool,
+    names: Vec<Vec<u8>>,
+}
+
+impl Cover {
+    fn has(&self, name: &[u8]) -> bool {
+        self.all || self.names.iter().any(|covered| covered == name)
+    }
+}
+
+/// What a mark says, line by line; lines are only ever added.
+#[derive(Debug, Default)]
+struct Said {
+    copy: CopyId,
+    cover: Cover,
+    compared: Vec<CopyId>,
+}
+
+impl Said {
+    /// One that cannot be read covers everything.
+    fn unknown() -> Self {
+        Said { cover: Cover { all: true, names: Vec::new() }, ..Said::default() }
+    }
+
+    fn parse(text: &[u8]) -> Self {
+        let mut said = Said::default();
+        let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+        if lines.next() != Some(FIRST.as_bytes()) {
+            return Said::unknown();
+        }
+        // What has no end was not waited for either.
+        let lines = lines.filter_map(|line| line.strip_suffix(b"\n"));
+        for line in lines.filter(|line| !line.is_empty()) {
+            let line = std::str::from_utf8(line).unwrap_or_default();
+            match line.split_once(' ') {
+                Some(("copy", id)) => said.copy = id_of(id).unwrap_or_default(),
+                Some(("compared", id)) => said.compared.extend(id_of(id)),
+                Some(("name", hex)) => match bytes_of(hex) {
+                    Some(name) => said.cover.names.push(name),
+                    None => said.cover.all = true,
+                },
+                // `all`, or what a later version says.
+                _ => said.cover.all = true,
+            }
+        }
+        said
+    }
+}
+
+const FIRST: &str = "farhaul unsynced 1\n";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |[high, low]: &[u8; 2]| Some((digit(*high)? << 4 | digit(*low)?) as u8);
+    rest.is_empty().then(|| pairs.iter().map(byte).collect()).flatten()
+}
+
+fn id_of(hex: &str) -> Option<CopyId> {
+    bytes_of(hex)?.try_into().ok()
+}
+
+/// A mark of another copy, or of this one as it ran before.
 #[derive(Debug)]
 pub(super) struct Mark {
-    name: String,
-    _lock: File,
+    name: Vec<u8>,
+    said: Said,
+    /// No copy held its lock.
+    dead: bool,
+    /// This copy came to what it covers.
+    met: AtomicBool,
 }
 
-impl Mark {
+/// The marks of one directory.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The directory; none if there are too many of them to keep it.
+    at: Option<Arc<OwnedFd>>,
+    marks: Vec<Arc<Mark>>,
+}
+
+/// The marks that cover a directory of the target.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Doubts {
+    /// All that is in it.
+    all: Vec<Arc<Mark>>,
+    /// Some names in it.
+    here: Vec<Arc<Mark>>,
+}
+
+impl Doubts {
+    /// Whether an entry is covered. Those that cover it are met by that.
+    pub(super) fn has(&self, name: &[u8]) -> bool {
+        let mut doubted = false;
+        for mark in self.all.iter().chain(self.here.iter().filter(|m| m.said.cover.has(name))) {
+            mark.met.store(true, Ordering::Relaxed);
+            doubted = true;
+        }
+        doubted
+    }
+
+    /// Those of the directory `name` in this one, in which `found` are.
+    pub(super) fn below(&self, name: &[u8], found: &Found) -> Doubts {
+        let here = self.here.iter().filter(|mark| mark.said.cover.has(name));
+        let all = self.all.iter().chain(here).cloned().collect();
+        Doubts { all, here: found.marks.clone() }
+    }
+}
+
+/// The marks of a copy.
+#[derive(Debug)]
+pub(super) struct Marks {
+    copy: CopyId,
+    own: Option<Own>,
+    found: Vec<Found>,
+}
+
+/// A copy's own mark, locked as long as it is open.
+#[derive(Debug)]
+pub(super) struct Own {
+    name: String,
+    file: File,
+    directory: OwnedFd,
+    root: Arc<OwnedFd>,
+    cover: Cover,
+}
+
+impl Own {
     /// What it speaks of is on the medium.
-    pub(super) fn remove(self, root: &OwnedFd) {
+    pub(super) fn remove(self) {
         // One that stays costs the next transfer some reading.
-        let _ = unlinkat(root, self.name.as_str(), AtFlags::empty());
+        let _ = unlinkat(&self.directory, self.name.as_str(), AtFlags::empty());
+        let _ = unlinkat(&*self.root, UNSYNCED, AtFlags::REMOVEDIR);
+    }
+
+    /// Takes another name into it; `true` if it covers everything by then.
+    fn cover(&mut self, name: &[u8]) -> io::Result<bool> {
+        if self.cover.has(name) {
+            return Ok(self.cover.all);
+        }
+        let all = self.cover.names.len() >= NAMES;
+        let line = if all { "all\n".to_owned() } else { format!("name {}\n", hex(name)) };
+        self.file.write_all(line.as_bytes())?;
+        self.file.sync_data()?;
+        self.cover.all = all;
+        self.cover.names.push(name.to_vec());
+        Ok(all)
     }
 }
 
 impl Marks {
-    /// Of a target without any.
-    pub(super) fn none() -> Self {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let boot = boot.trim().to_owned();
-        Marks {
-            boot,
-            own: None,
-            failed: false,
-            foreign: Vec::new(),
-            others: Vec::new(),
-            from: None,
-            until: None,
-        }
+    /// Of a copy that has seen none.
+    pub(super) fn new(copy: CopyId) -> Self {
+        Marks { copy, own: None, found: Vec::new() }
     }
 
-    /// Those in a directory.
-    pub(super) fn find(root: &OwnedFd) -> io::Result<Self> {
-        let mut marks = Self::none();
-        for entry in Dir::read_from(root)? {
-            let entry = entry?;
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            if name.starts_with(".farhaul-") && name.ends_with(".unsynced") {
-                // One that is gone or cannot be read says nothing.
-                let _ = marks.look(root, name);
+    /// Looks for marks in the target, and above it up to where its file system is mounted.
+    pub(super) fn begin(&mut self, root: &Arc<OwnedFd>) -> io::Result<Doubts> {
+        let mut doubts = Doubts::default();
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", root.as_raw_fd())).ok();
+        let mut names = path.as_deref().map(Path::iter).into_iter().flatten().rev();
+        let mut at = Arc::clone(root);
+        for _ in 0..ABOVE {
+            let name = names.next().map(OsStr::as_bytes);
+            // One that may not be read is another user's business.
+            let Ok(above) = openat(&*at, "..", DIRECTORY, Mode::empty()) else { break };
+            let (here, there) = (fstat(&*at)?, fstat(&above)?);
+            if here.st_dev != there.st_dev || here.st_ino == there.st_ino {
+                break;
+            }
+            at = Arc::new(above);
+            let marks = self.look(&at)?.marks.clone();
+            doubts.all.extend(
+                marks.into_iter().filter(|mark| name.is_none_or(|name| mark.said.cover.has(name))),
+            );
+        }
+        doubts.here = self.look(root)?.marks.clone();
+        Ok(doubts)
+    }
+
+    /// Looks for marks in a directory.
+    pub(super) fn look(&mut self, directory: &Arc<OwnedFd>) -> io::Result<&Found> {
+        static NONE: Found = Found { at: None, marks: Vec::new() };
+        let marks = find(directory, self.copy)?;
+        if marks.is_empty() {
+            return Ok(&NONE);
+        }
+        let at = (self.found.len() < PLACES).then(|| Arc::clone(directory));
+        self.found.push(Found { at, marks });
+        Ok(&self.found[self.found.len() - 1])
+    }
+
+    /// Copies to the target itself that are not alive any more.
+    pub(super) fn dead(&self) -> Dead {
+        let marks = self.found.iter().flat_map(|found| &found.marks).filter(|mark| mark.dead);
+        let owners = marks.filter_map(|mark| temporary::owner(&mark.name));
+        Dead(owners.filter(|owner| !TEMPORARY.is(*owner)).collect())
+    }
+
+    /// Has this copy's own cover `name` in the target, before anything is renamed there; `true` if it
+    /// covers everything by then.
+    pub(super) fn cover(&mut self, root: &Arc<OwnedFd>, name: &[u8]) -> io::Result<bool> {
+        match &mut self.own {
+            Some(own) => own.cover(name),
+            None => {
+                let mut own = make(root, self.copy)?;
+                let covered = own.cover(name).and_then(|all| {
+                    fsync(&own.directory)?;
+                    fsync(&**root)?;
+                    Ok(all)
+                });
+                match covered {
+                    Ok(_) => self.own = Some(own),
+                    Err(_) => own.remove(),
+                }
+                covered
             }
         }
-        Ok(marks)
     }
 
-    fn look(&mut self, root: &OwnedFd, name: &str) -> io::Result<()> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(openat(root, name, flags, Mode::empty())?);
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Ok(());
-        }
-        let time = (metadata.mtime(), metadata.mtime_nsec());
-        let mut text = String::new();
-        file.take(64).read_to_string(&mut text)?;
-        if text.trim() == self.boot && !self.boot.is_empty() {
-            self.until = Some(self.until.map_or(time, |until| until.min(time)));
-            if self.others.len() < OTHERS {
-                self.others.push(name.to_owned());
-            }
-        } else {
-            self.from = Some(self.from.map_or(time, |from| from.min(time)));
-            if self.foreign.len() < OTHERS {
-                self.foreign.push(name.to_owned());
-            }
-        }
-        Ok(())
-    }
-
-    /// Those among the other transfers that are not alive any more.
-    pub(super) fn dead(&self, root: &OwnedFd) -> Dead {
-        let names = self.others.iter().chain(&self.foreign);
-        let dead = names.filter(|name| {
-            !TEMPORARY.owns(name.as_bytes())
-                && CString::new(name.as_bytes()).is_ok_and(|name| !is_locked(root, &name))
-        });
-        Dead(dead.filter_map(|name| temporary::owner(name.as_bytes())).collect())
-    }
-
-    /// Whether a file may have lost what it seems to have.
-    #[allow(clippy::unnecessary_cast, reason = "the fields' types differ between architectures")]
-    pub(super) fn doubts(&self, stat: &Stat) -> bool {
-        let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as i64);
-        self.from.is_some_and(|from| changed >= from)
-            && self.until.is_none_or(|until| changed < until)
-    }
-
-    /// Makes this transfer's own, before anything is renamed. An error is told once.
-    pub(super) fn make(&mut self, root: &OwnedFd) -> io::Result<()> {
-        if self.own.is_some() || self.failed {
-            return Ok(());
-        }
-        self.failed = true;
-        let name = TEMPORARY.mark(".unsynced");
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(root, name.as_str(), flags, Mode::RUSR | Mode::WUSR)?);
-        let written = file.write_all(self.boot.as_bytes()).and_then(|()| file.sync_all());
-        if let Err(error) = written.and_then(|()| Ok(fsync(root)?)) {
-            let _ = unlinkat(root, name.as_str(), AtFlags::empty());
-            return Err(error);
-        }
-        // Tells others that it is alive; a file system without locks does not matter.
-        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        self.own = Some(Mark { name, _lock: file });
-        self.failed = false;
-        Ok(())
-    }
-
-    /// This transfer's own; what is renamed from now on needs another.
-    pub(super) fn give_up(&mut self) -> Option<Mark> {
+    /// This copy's own; what is renamed from now on needs another.
+    pub(super) fn give_up(&mut self) -> Option<Own> {
         self.own.take()
     }
 
-    /// Everything is on the medium. If `all` that the source has is here, nothing is doubted any more.
-    pub(super) fn remove(&mut self, root: &OwnedFd, all: bool) {
-        if let Some(mark) = self.own.take() {
-            mark.remove(root);
+    /// Everything is on the medium. If `all` that the source has is here, nothing of it is doubted any
+    /// more.
+    pub(super) fn end(&mut self, all: bool) {
+        if let Some(own) = self.own.take() {
+            own.remove();
         }
-        for name in self.foreign.drain(..).filter(|_| all) {
-            let _ = unlinkat(root, name.as_str(), AtFlags::empty());
-        }
-        // What transfers that ended early had left is on the medium by now, too.
-        for name in self.others.drain(..) {
-            let _ = remove_dead(root, &name);
+        for found in self.found.drain(..).filter(|_| all) {
+            let Some(at) = &found.at else { continue };
+            for mark in found.marks {
+                // What cannot be taken away is doubted the next time.
+                let _ = mark.end(at, self.copy);
+            }
         }
     }
+}
+
+impl Mark {
+    /// The copy has compared all that this covers of its own.
+    fn end(&self, at: &OwnedFd, copy: CopyId) -> io::Result<()> {
+        if copy == CopyId::default() {
+            return Ok(());
+        }
+        let directory = openat(at, UNSYNCED, DIRECTORY, Mode::empty())?;
+        let (mut file, writable) = open(&directory, &self.name)?;
+        if !writable || !is_dead(&file) {
+            return Ok(());
+        }
+        if self.said.copy == copy {
+            unlinkat(&directory, &*self.name, AtFlags::empty())?;
+            // Others may be in it.
+            let _ = unlinkat(at, UNSYNCED, AtFlags::REMOVEDIR);
+        } else if self.met.load(Ordering::Relaxed) && self.said.compared.len() < COMPARED {
+            // A line that was cut off must not swallow this one.
+            file.write_all(format!("\ncompared {}\n", hex(&copy)).as_bytes())?;
+            file.sync_data()?;
+        }
+        Ok(())
+    }
+}
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The marks in a directory, but for those that do not concern this copy any more.
+fn find(directory: &OwnedFd, copy: CopyId) -> io::Result<Vec<Arc<Mark>>> {
+    let unknown = |name: &[u8]| Mark {
+        name: name.to_vec(),
+        said: Said::unknown(),
+        dead: false,
+        met: AtomicBool::new(false),
+    };
+    let marks = match openat(directory, UNSYNCED, DIRECTORY, Mode::empty()) {
+        Ok(marks) => marks,
+        Err(Errno::NOENT) => return Ok(Vec::new()),
+        Err(Errno::ACCESS | Errno::NOTDIR | Errno::LOOP) => {
+            return Ok(vec![Arc::new(unknown(b""))]);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut found = Vec::new();
+    for entry in Dir::read_from(&marks)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        let mark = match read(&marks, name) {
+            Ok(Some(mark)) => mark,
+            Ok(None) => continue,
+            Err(_) => unknown(name),
+        };
+        let compared = mark.said.compared.contains(&copy) && copy != CopyId::default();
+        if !compared {
+            found.push(Arc::new(mark));
+        }
+        if found.len() >= MOST {
+            return Ok(vec![Arc::new(unknown(b""))]);
+        }
+    }
+    Ok(found)
+}
+
+/// A mark; none if it has gone meanwhile.
+fn read(marks: &OwnedFd, name: &[u8]) -> io::Result<Option<Mark>> {
+    let (file, writable) = match open(marks, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut text = Vec::new();
+    (&file).take(LENGTH).read_to_end(&mut text)?;
+    let said = if text.len() as u64 == LENGTH { Said::unknown() } else { Said::parse(&text) };
+    let dead = writable && is_dead(&file);
+    Ok(Some(Mark { name: name.to_vec(), said, dead, met: AtomicBool::new(false) }))
+}
+
+/// Opens a file; for writing (`true`) if that may be, which NFS wants for its locks.
+fn open(directory: &OwnedFd, name: &[u8]) -> io::Result<(File, bool)> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::APPEND;
+    let (file, writable) = match openat(directory, name, flags | OFlags::RDWR, Mode::empty()) {
+        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+            (openat(directory, name, flags | OFlags::RDONLY, Mode::empty())?, false)
+        }
+        opened => (opened?, true),
+    };
+    if inode::kind(&fstat(&file)?) != Kind::File {
+        return Err(io::Error::other("it is no file"));
+    }
+    Ok((File::from(file), writable))
+}
+
+/// Whether nobody holds the lock of a file, which is open for writing. If that cannot be told, somebody
+/// may.
+fn is_dead(file: &File) -> bool {
+    is_free(flock(file, FlockOperation::NonBlockingLockExclusive))
+}
+
+fn is_free(asked: rustix::io::Result<()>) -> bool {
+    asked.is_ok()
+}
+
+/// Makes a mark that covers nothing yet.
+fn make(root: &Arc<OwnedFd>, copy: CopyId) -> io::Result<Own> {
+    for _ in 0..place::ATTEMPTS {
+        let directory = match openat(&**root, UNSYNCED, DIRECTORY, Mode::empty()) {
+            Err(Errno::NOENT) => match mkdirat(&**root, UNSYNCED, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {
+                    let made = openat(&**root, UNSYNCED, DIRECTORY, Mode::empty());
+                    if let Ok(made) = &made {
+                        open_up(root, made);
+                    }
+                    made
+                }
+                Err(error) => Err(error),
+            },
+            opened => opened,
+        };
+        let directory = match directory {
+            Err(Errno::NOENT) => continue, // another copy has removed it
+            directory => directory?,
+        };
+        let name = TEMPORARY.mark(".unsynced");
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let flags = flags | OFlags::CLOEXEC | OFlags::APPEND;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+        let mut file = match openat(&directory, name.as_str(), flags, mode) {
+            Err(Errno::NOENT | Errno::EXIST) => continue,
+            made => File::from(made?),
+        };
+        // Tells others that it is alive. Where there are no locks, everything counts as alive.
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let own = |file, directory| {
+            let cover = Cover::default();
+            Own { name, file, directory, root: Arc::clone(root), cover }
+        };
+        let text = format!("{FIRST}copy {}\n", hex(&copy));
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        let own = own(file, directory);
+        return match written {
+            Ok(()) => Ok(own),
+            Err(error) => {
+                own.remove();
+                Err(error)
+            }
+        };
+    }
+    Err(Errno::EXIST.into())
+}
+
+/// Whoever may make files in a directory may make marks in it: as far as that can be given.
+fn open_up(root: &OwnedFd, marks: &OwnedFd) {
+    let Ok(stat) = fstat(root) else { return };
+    let same = stat.st_gid == getegid().as_raw()
+        || fchown(marks, None, Some(Gid::from_raw(stat.st_gid))).is_ok();
+    let given = if same { 0o1077 } else { 0o1057 };
+    let _ = fchmod(marks, Mode::RWXU | Mode::from_raw_mode(stat.st_mode & given));
 }
 
 /// Transfers that were ended before they could clean up after themselves.
@@ -178,7 +475,7 @@ impl Marks {
 pub(super) struct Dead(Vec<u64>);
 
 impl Dead {
-    /// Removes from a directory what they were writing at their end. What is locked is in use.
+    /// Removes from a directory what they were writing at their end. What is locked, or may be, is in use.
     pub(super) fn sweep(&self, directory: &OwnedFd) -> io::Result<()> {
         if self.0.is_empty() {
             return Ok(());
@@ -188,7 +485,9 @@ impl Dead {
             let name = entry.file_name();
             let bytes = name.to_bytes();
             let owner = temporary::owner(bytes).filter(|_| bytes.ends_with(b".part"));
-            if owner.is_some_and(|owner| self.0.contains(&owner)) && !is_locked(directory, name) {
+            let dead = owner.is_some_and(|owner| self.0.contains(&owner))
+                && open(directory, bytes).is_ok_and(|(file, wr)| wr && is_dead(&file));
+            if dead {
                 // Another transfer may sweep as well.
                 let _ = unlinkat(directory, name, AtFlags::empty());
             }
@@ -197,89 +496,85 @@ impl Dead {
     }
 }
 
-/// Whether somebody holds the lock of a file. What is no file has none.
-fn is_locked(directory: &OwnedFd, name: &CStr) -> bool {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(file) = openat(directory, name, flags, Mode::empty()) else { return false };
-    flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
-}
-
-/// Removes the mark of a transfer that is not alive.
-fn remove_dead(root: &OwnedFd, name: &str) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = openat(root, name, flags, Mode::empty())?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(unlinkat(root, name, AtFlags::empty())?)
-}
-
-/// Whether capitals make no difference in a directory.
+/// Whether capitals make no difference in a directory. What a killed transfer has left of the question
+/// is used and removed.
 pub(super) fn folds_case(directory: &OwnedFd) -> io::Result<bool> {
-    let name = format!(".farhaul-{:016x}.part", RandomState::new().hash_one(1));
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(directory, name.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
-    let other = name.to_uppercase();
-    let found = rustix::fs::statat(directory, other.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-    unlinkat(directory, name.as_str(), AtFlags::empty())?;
-    Ok(found.is_ok_and(|stat| inode::kind(&stat) == Kind::File))
+    const NAME: &str = ".farhaul-case.part";
+    const OTHER: &str = ".FARHAUL-CASE.PART";
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let is_file = |name: &str| {
+        let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        found.is_ok_and(|stat| inode::kind(&stat) == Kind::File)
+    };
+    for _ in 0..place::ATTEMPTS {
+        openat(directory, NAME, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
+        let found = is_file(OTHER);
+        // Another transfer that asks the same may have removed it in between.
+        if found || is_file(NAME) {
+            let _ = unlinkat(directory, NAME, AtFlags::empty());
+            return Ok(found);
+        }
+    }
+    Err(Errno::NOENT.into())
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use rustix::fs::{CWD, statat};
-
     use super::*;
 
     #[test]
-    fn marks_of_another_boot_raise_doubts_about_what_came_after_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let root: OwnedFd = File::open(dir.path()).unwrap().into();
-        let stat = |name: &str| statat(CWD, dir.path().join(name), AtFlags::empty()).unwrap();
-        let mark = dir.path().join(".farhaul-0000000000000001.unsynced");
-        fs::write(&mark, "another boot").unwrap();
-        fs::write(dir.path().join("after"), "").unwrap();
-        let mut marks = Marks::find(&root).unwrap();
-        assert!(marks.doubts(&stat("after")));
-        // Nothing is doubted that is older than the mark.
-        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
-        File::options().write(true).open(&mark).unwrap().set_modified(later).unwrap();
-        assert!(!Marks::find(&root).unwrap().doubts(&stat("after")));
-        marks.make(&root).unwrap();
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
-        marks.remove(&root, true);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    fn marks_are_read_as_they_were_written_however_they_end() {
+        let id = [7; 16];
+        let text = format!("{FIRST}copy {}\nname 6162\nname ff\ncompared {}\n", hex(&id), hex(&id));
+        let said = Said::parse(text.as_bytes());
+        assert_eq!((said.copy, said.compared), (id, vec![id]));
+        assert_eq!(said.cover, Cover { all: false, names: vec![b"ab".into(), vec![255]] });
+        for end in 0..=text.len() {
+            let said = Said::parse(&text.as_bytes()[..end]);
+            // What is cut off covers everything, or what was waited for.
+            assert!(said.cover.all == (end < FIRST.len()), "{end}");
+        }
+        for line in ["all", "name 6", "name xy", "something new", "\u{7f}"] {
+            assert!(Said::parse(format!("{text}{line}\n").as_bytes()).cover.all, "{line}");
+        }
+        assert!(!Said::parse(format!("{text}name 61").as_bytes()).cover.has(b"a"));
+        assert!(Said::parse(b"").cover.all);
     }
 
     #[test]
-    fn marks_of_this_boot_raise_none() {
+    fn a_mark_covers_few_names_or_all() {
         let dir = tempfile::tempdir().unwrap();
-        let root: OwnedFd = File::open(dir.path()).unwrap().into();
-        let mut other = Marks::none();
-        if other.boot.is_empty() {
-            eprintln!("skipped: this system does not name its boots");
-            return;
+        let root: Arc<OwnedFd> = Arc::new(File::open(dir.path()).unwrap().into());
+        let mut marks = Marks::new([1; 16]);
+        for (number, name) in ["a", "b", "a", "c", "d", "e", "f", "g", "h"].iter().enumerate() {
+            assert!(!marks.cover(&root, name.as_bytes()).unwrap(), "{number}");
         }
-        other.make(&root).unwrap();
-        fs::write(dir.path().join("file"), "").unwrap();
-        let marks = Marks::find(&root).unwrap();
-        let stat = statat(CWD, dir.path().join("file"), AtFlags::empty()).unwrap();
-        assert!(!marks.doubts(&stat) && marks.foreign.is_empty());
-        // One that is alive stays, a dead one does not.
-        Marks::find(&root).unwrap().remove(&root, false);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
-        drop(other);
-        Marks::find(&root).unwrap().remove(&root, false);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let seen = || find(&root, [2; 16]).unwrap().remove(0);
+        assert!(seen().said.cover.has(b"h") && !seen().said.cover.has(b"x") && !seen().dead);
+        assert!(marks.cover(&root, b"x").unwrap());
+        assert!(seen().said.cover.has(b"y"));
+        marks.end(false);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_a_lock_that_was_got_tells_of_an_end() {
+        assert!(is_free(Ok(())));
+        let errors = [Errno::WOULDBLOCK, Errno::BADF, Errno::NOLCK, Errno::OPNOTSUPP, Errno::IO];
+        assert!(errors.into_iter().all(|error| !is_free(Err(error))));
     }
 
     #[test]
     fn what_the_dead_were_writing_is_swept_away() {
         let dir = tempfile::tempdir().unwrap();
-        let root: OwnedFd = File::open(dir.path()).unwrap().into();
+        let root: Arc<OwnedFd> = Arc::new(File::open(dir.path()).unwrap().into());
+        fs::create_dir(dir.path().join(UNSYNCED)).unwrap();
         let write = |name: &str| File::create(dir.path().join(name)).unwrap();
-        write(".farhaul-0000000000000001-0.unsynced");
-        let alive = write(".farhaul-0000000000000002-0.unsynced");
+        let mark = |owner: u64| write(&format!("{UNSYNCED}/.farhaul-{owner:016x}-0.unsynced"));
+        mark(1);
+        let alive = mark(2);
         flock(&alive, FlockOperation::NonBlockingLockExclusive).unwrap();
         write(".farhaul-0000000000000001-1f.part");
         let kept = [
@@ -292,20 +587,28 @@ mod tests {
         ];
         let in_use: Vec<File> = kept.iter().map(|name| write(name)).collect();
         flock(&in_use[3], FlockOperation::NonBlockingLockExclusive).unwrap();
-        Marks::find(&root).unwrap().dead(&root).sweep(&root).unwrap();
+        let mut marks = Marks::new([9; 16]);
+        marks.begin(&root).unwrap();
+        marks.dead().sweep(&root).unwrap();
         assert!(kept.iter().all(|name| dir.path().join(name).exists()));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), kept.len() + 2);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), kept.len() + 1);
     }
 
     #[test]
     fn case_is_found_out_without_a_trace() {
         let dir = tempfile::tempdir().unwrap();
         let root: OwnedFd = File::open(dir.path()).unwrap().into();
-        let folds = folds_case(&root).unwrap();
-        assert_eq!(folds, {
-            fs::write(dir.path().join("x"), "").unwrap();
-            dir.path().join("X").exists()
-        });
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        // One that was killed while it asked.
+        for left in [false, true] {
+            if left {
+                fs::write(dir.path().join(".farhaul-case.part"), "").unwrap();
+            }
+            let folds = folds_case(&root).unwrap();
+            assert_eq!(folds, {
+                fs::write(dir.path().join("x"), "").unwrap();
+                dir.path().join("X").exists()
+            });
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        }
     }
 }

@@ -12,6 +12,7 @@ mod announce;
 mod attributes;
 mod compare;
 mod delete;
+mod durable;
 mod end;
 mod entry;
 mod lanes;
@@ -43,6 +44,7 @@ use self::announce::Walk;
 use self::attributes::Policy;
 use self::entry::{Again, Content, Gone, Pending, Recent, SLOTS, Slots, Work};
 use self::links::Links;
+pub use self::marker::{CopyId, copy_id};
 use self::marker::{Dead, Marks};
 use self::names::Naming;
 pub use self::options::{Existing, Preserve, SinkOptions, SinkTarget};
@@ -93,10 +95,19 @@ pub struct Sink<'a> {
     marks: Mutex<Marks>,
     /// Earlier transfers to this target, after which it is cleaned up.
     dead: OnceLock<Dead>,
-    /// An attempt has been made to leave one.
+    /// This copy's own mark covers everything; written under the lock of the marks.
     marked: AtomicBool,
-    /// One directory of every file system that is written to.
+    /// One directory of every file system that is written to, opened before that.
     devices: Mutex<Vec<(u64, Arc<OwnedFd>)>>,
+    /// Every file and directory is synced on its own: the sync at the end would not tell, or there can be
+    /// no mark.
+    each: AtomicBool,
+    /// What was to be written back has been tried, for those that read it from the medium.
+    flushed: OnceLock<()>,
+    /// A sync has failed: what it was for may be lost, whatever a later one says.
+    unsynced: Mutex<Option<io::Error>>,
+    /// [`rustix::fs::syncfs`], but in tests.
+    syncfs: fn(&OwnedFd) -> rustix::io::Result<()>,
     /// Where standard output is the target.
     /// What lanes at work have brought, bytes.
     carried: Mutex<BTreeMap<u32, u64>>,
@@ -268,10 +279,14 @@ impl<'a> Sink<'a> {
             opening: Mutex::default(),
             root: OnceLock::new(),
             links: Mutex::default(),
-            marks: Mutex::new(Marks::none()),
+            marks: Mutex::new(Marks::new(options.copy)),
             dead: OnceLock::new(),
             marked: AtomicBool::new(false),
             devices: Mutex::default(),
+            each: AtomicBool::new(false),
+            flushed: OnceLock::new(),
+            unsynced: Mutex::default(),
+            syncfs: |directory| rustix::fs::syncfs(directory),
             standard,
             quick: Queue::default(),
             slow: Queue::default(),

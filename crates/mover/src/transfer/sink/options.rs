@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 
+use super::marker::CopyId;
 use crate::transfer::source::filter::Filter;
 
 /// How a sink stores.
@@ -26,6 +27,9 @@ pub struct SinkOptions {
     /// What an earlier transfer of a large file has waited for to be on the medium is not read again, if
     /// that was in the same boot of the machine and the same mount of the file system.
     pub trust_partial: bool,
+    /// What the copy is known by, so that what it left behind when it was ended is told from what others
+    /// did. All zeros: not known.
+    pub copy: CopyId,
     /// What is kept of entries beside their content.
     pub preserve: Preserve,
     /// Keep set-user-ID and set-group-ID bits, and file capabilities.
@@ -48,6 +52,7 @@ impl SinkOptions {
             verify: true,
             durable: true,
             trust_partial: false,
+            copy: CopyId::default(),
             preserve: Preserve::default(),
             keep_set_id: false,
             want_digests: false,

@@ -209,14 +209,15 @@ impl Ordered {
         }
     }
 
-    /// Gives it attributes and name, or flushes. `Ok(Some(_))`: its attributes were not kept.
+    /// Gives it attributes and name, or flushes. `durable`: its content is on the medium before that. `Ok(Some(_))`: its attributes were not kept.
     pub(super) fn finish(
         &mut self,
         name: Name<'_>,
         attributes: impl FnOnce(&File) -> io::Result<()>,
+        durable: bool,
     ) -> io::Result<Option<io::Error>> {
         match &mut self.out {
-            Output::File(file) => file.finish(name, attributes),
+            Output::File(file) => file.finish(name, attributes, durable),
             Output::Standard(out) => lock(out).flush().map(|()| None),
         }
     }
@@ -245,8 +246,12 @@ impl NewFile {
         &mut self,
         name: Name<'_>,
         attributes: impl FnOnce(&File) -> io::Result<()>,
+        durable: bool,
     ) -> io::Result<Option<io::Error>> {
         let kept = attributes(&self.file);
+        if durable {
+            self.file.sync_all()?;
+        }
         place::rename(&self.directory, &self.temporary, name.bytes(), self.replace)?;
         self.kept = true;
         Ok(kept.err())

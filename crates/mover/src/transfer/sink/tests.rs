@@ -3,6 +3,7 @@
 mod attributes;
 mod files;
 mod hostile;
+mod marks;
 mod places;
 mod small;
 mod streams;
@@ -68,6 +69,15 @@ fn run<T>(
     options: SinkOptions,
     script: impl FnOnce(&mut Script<'_>) -> T,
 ) -> (T, Result<(), TransferError>, World) {
+    run_on(options, |directory| rustix::fs::syncfs(directory), script)
+}
+
+/// The same on file systems whose sync this is.
+fn run_on<T>(
+    options: SinkOptions,
+    syncfs: fn(&OwnedFd) -> rustix::io::Result<()>,
+    script: impl FnOnce(&mut Script<'_>) -> T,
+) -> (T, Result<(), TransferError>, World) {
     let world = World::default();
     let (result, worked) = {
         let say = Box::new(|message: Message| {
@@ -79,7 +89,8 @@ fn run<T>(
             world.changed.notify_all();
         });
         let observe = |event: Event<'_>| lock(&world.told).push(tell(&event));
-        let sink = Sink::new(options, say, Arc::default(), &observe).unwrap();
+        let mut sink = Sink::new(options, say, Arc::default(), &observe).unwrap();
+        sink.syncfs = syncfs;
         thread::scope(|threads| {
             let worker = threads.spawn(|| sink.work());
             let mut source = Script {

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Mode, OFlags, openat};
 
+use super::marker::Doubts;
 use super::names::Names;
 use super::{lock, os};
 use crate::frame::Attributes;
@@ -28,6 +29,8 @@ pub(super) struct Directory {
     pub(super) parent: Option<Arc<Directory>>,
     /// Its name in there; at the root empty.
     pub(super) name: Box<[u8]>,
+    /// What of it other copies may not have got to the medium.
+    pub(super) doubts: Doubts,
     /// Nothing was in it when the transfer came.
     pub(super) fresh: bool,
     /// It is not there, as nothing is made in a dry run.
@@ -64,16 +67,17 @@ pub(super) struct Left {
 
 impl Directory {
     /// The target itself.
-    pub(super) fn root(open: Option<OwnedFd>, fresh: bool) -> Arc<Self> {
+    pub(super) fn root(open: Option<Arc<OwnedFd>>, fresh: bool, doubts: Doubts) -> Arc<Self> {
         Arc::new(Directory {
             parent: None,
             name: Box::default(),
+            doubts,
             fresh,
             missing: open.is_none(),
             finally: None,
             pending: AtomicU64::new(1),
             left: Mutex::default(),
-            open: Mutex::new(open.map(Arc::new)),
+            open: Mutex::new(open),
             used: AtomicBool::default(),
         })
     }
@@ -82,20 +86,22 @@ impl Directory {
     pub(super) fn below(
         parent: &Arc<Directory>,
         name: &[u8],
-        open: Option<OwnedFd>,
+        open: Option<Arc<OwnedFd>>,
         fresh: bool,
+        doubts: Doubts,
         finally: Finally,
     ) -> Arc<Self> {
         parent.begin();
         Arc::new(Directory {
             parent: Some(Arc::clone(parent)),
             name: name.into(),
+            doubts,
             fresh,
             missing: open.is_none(),
             finally: Some(finally),
             pending: AtomicU64::new(1),
             left: Mutex::default(),
-            open: Mutex::new(open.map(Arc::new)),
+            open: Mutex::new(open),
             used: AtomicBool::default(),
         })
     }
@@ -145,6 +151,20 @@ impl Place {
     /// Its path below the target.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.path().join(os(&self.name))
+    }
+
+    /// The first name of that path.
+    pub(super) fn top(&self) -> &[u8] {
+        let (mut name, mut at) = (&*self.name, &*self.directory);
+        while let Some(parent) = &at.parent {
+            (name, at) = (&at.name, parent);
+        }
+        name
+    }
+
+    /// Whether another copy may not have got it to the medium.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.directory.doubts.has(&self.name)
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, Stat, fstatfs, fstatvfs, statat};
+use rustix::fs::{AtFlags, fstatfs, fstatvfs, statat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::announce::in_the_way;
+use super::end::SYNC_FROM;
 use super::entry::{Kind, Pending, Waiting, Work};
 use super::options::Existing;
 use super::stream::{NewFile, Ordered, Output};
@@ -66,7 +67,7 @@ impl Sink<'_> {
             }
             Ok(Choice::Same(differs)) => {
                 if differs && !self.settings.dry_run {
-                    self.correct(pending, false);
+                    self.correct(pending);
                 }
                 self.skip(pending, Skip::Same)
             }
@@ -119,24 +120,20 @@ impl Sink<'_> {
         {
             return Ok(Choice::Take(Some(mode)));
         }
-        if existing == Existing::Checksum {
-            return Ok(Choice::Compare(mode));
-        }
-        if !attributes::same_time(&stat, &attributes) {
+        if existing != Existing::Checksum && !attributes::same_time(&stat, &attributes) {
             return Ok(Choice::Take(Some(mode)));
         }
-        if self.doubts(&stat) {
+        // Larger ones were on the medium before they had their names.
+        let doubted = size < SYNC_FROM && pending.place.is_doubted();
+        lock(&pending.inner).doubted = doubted;
+        if doubted || existing == Existing::Checksum {
             return Ok(Choice::Compare(mode));
         }
         Ok(Choice::Same(self.settings.policy.differs(&stat, &attributes, extra.as_deref())))
     }
 
-    fn doubts(&self, stat: &Stat) -> bool {
-        lock(&self.marks).doubts(stat)
-    }
-
     /// Gives a file that stays the attributes that it should have.
-    pub(super) fn correct(&self, pending: &Pending, touch: bool) {
+    pub(super) fn correct(&self, pending: &Pending) {
         let (attributes, extra) = {
             let inner = lock(&pending.inner);
             (inner.attributes, inner.extra.clone())
@@ -144,7 +141,7 @@ impl Sink<'_> {
         let place = &pending.place;
         let corrected = self.directories.get(&place.directory).and_then(|here| {
             let policy = &self.settings.policy;
-            policy.correct(&here, &place.name, &attributes, extra.as_deref(), touch)
+            policy.correct(&here, &place.name, &attributes, extra.as_deref())
         });
         if let Err(error) = corrected {
             self.not_kept(&place.path(), &error);
@@ -332,7 +329,6 @@ impl Sink<'_> {
     /// Opens the partial file; bytes and subtrees that an earlier transfer has left.
     pub(super) fn open_part(&self, pending: &Pending) -> io::Result<(Work, u64, Vec<Node>)> {
         let place = &pending.place;
-        self.mark();
         let directory = self.directories.get(&place.directory)?;
         let name = Name::new(&place.name).map_err(io::Error::other)?;
         let identity = lock(&pending.inner).identity(self.settings.verify);
@@ -374,7 +370,8 @@ impl Sink<'_> {
         let out = match &self.standard {
             Some(standard) => Output::Standard(Arc::clone(standard)),
             None => {
-                self.mark();
+                // Before there is a temporary file, so that others know whose it is.
+                self.mark(&pending.place);
                 Output::File(NewFile::new(
                     self.directories.get(&pending.place.directory)?,
                     self.settings.existing != Existing::Keep,
@@ -387,24 +384,6 @@ impl Sink<'_> {
         };
         let ordered = Ordered::new(out, file, self.settings.verify);
         Ok(Work::Ordered(Arc::new(Mutex::new(ordered))))
-    }
-
-    /// Leaves a mark before the first file is renamed.
-    pub(super) fn mark(&self) {
-        if !self.settings.durable || self.marked.load(Ordering::Acquire) {
-            return;
-        }
-        let Some(root) = self.root.get() else { return };
-        let mut marks = lock(&self.marks);
-        let made = self.directories.get(root).and_then(|root| marks.make(&root));
-        drop(marks);
-        self.marked.store(true, Ordering::Release);
-        if let Err(error) = made {
-            self.note(&format!(
-                "no mark could be left in the target ({error}): after a crash of this machine, copy \
-                 with --checksum"
-            ));
-        }
     }
 }
 

@@ -1,0 +1,180 @@
+//! Getting things to the medium, and what is left behind until they are there.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use rustix::fs::{Mode, OFlags, fstat, fstatfs, fsync, openat};
+use rustix::io::Errno;
+
+use super::tree::{Directory, Place};
+use super::{Sink, lock, trouble};
+use crate::transfer::stages::Stage;
+
+/// File systems that are kept in mind for the sync at the end; with more, everything is synced on its own.
+const MAX_DEVICES: usize = 64;
+
+impl Sink<'_> {
+    /// Keeps a directory's file system in mind, before anything is written there: only what fails after a
+    /// descriptor was opened is told to it.
+    pub(super) fn remember_device(&self, directory: &Arc<OwnedFd>) {
+        if let (true, Ok(stat)) = (self.settings.durable, fstat(directory)) {
+            #[allow(clippy::useless_conversion, reason = "it differs between architectures")]
+            self.note_device(u64::from(stat.st_dev), directory);
+        }
+    }
+
+    pub(super) fn note_device(&self, device: u64, directory: &Arc<OwnedFd>) {
+        let mut devices = lock(&self.devices);
+        if devices.iter().any(|(known, _)| *known == device) {
+            return;
+        }
+        if devices.len() >= MAX_DEVICES || !tells_of_failures(directory) {
+            self.each.store(true, Ordering::Release);
+        }
+        if devices.len() < MAX_DEVICES {
+            devices.push((device, Arc::clone(directory)));
+        }
+    }
+
+    /// Whether every file is synced before it is renamed, and every directory when it is finished.
+    pub(super) fn syncs_each(&self) -> bool {
+        self.settings.durable && self.each.load(Ordering::Acquire)
+    }
+
+    /// Leaves a mark, or has it cover more, before something is renamed.
+    pub(super) fn mark(&self, place: &Place) {
+        if !self.settings.durable || self.marked.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(root) = self.root.get() else { return };
+        let open = self.directories.get(root);
+        let mut marks = lock(&self.marks);
+        match open.and_then(|open| marks.cover(&open, place.top())) {
+            Ok(all) => self.marked.store(all, Ordering::Release),
+            Err(_) => {
+                // Then nothing is ever renamed that is not on the medium.
+                self.each.store(true, Ordering::Release);
+                self.marked.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// A directory is finished.
+    pub(super) fn sync_directory(&self, directory: &Arc<Directory>) {
+        if directory.missing || !self.syncs_each() {
+            return;
+        }
+        let open = self.directories.get(directory);
+        if let Err(error) = open.and_then(|open| Ok(fsync(&*open)?)) {
+            lock(&self.unsynced).get_or_insert(error);
+        }
+    }
+
+    /// Waits until all that was written is on the medium. An error is remembered: it is told once by the
+    /// kernel, and what it is about is lost.
+    pub(super) fn sync_all(&self) -> io::Result<()> {
+        let devices: Vec<_> =
+            lock(&self.devices).iter().map(|(_, device)| Arc::clone(device)).collect();
+        for device in devices {
+            match self.stages.during(Stage::Write, || (self.syncfs)(&device)) {
+                Ok(()) => {}
+                // Then everything was synced on its own.
+                Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => rustix::fs::sync(),
+                Err(error) => {
+                    lock(&self.unsynced).get_or_insert(error.into());
+                }
+            }
+        }
+        match &*lock(&self.unsynced) {
+            Some(error) => Err(trouble::same(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the kernel write back what it has, once, before what is doubted is read from the medium.
+    pub(super) fn flush(&self) {
+        self.flushed.get_or_init(|| {
+            let root = self.root.get().and_then(|root| self.directories.get(root).ok());
+            let devices = lock(&self.devices).clone();
+            for device in devices.into_iter().map(|(_, device)| device).chain(root) {
+                // On a descriptor of its own: this one's errors are of others' doing, and show in what
+                // is read.
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                if let Ok(own) = openat(&*device, ".", flags, Mode::empty()) {
+                    let _ = rustix::fs::syncfs(own);
+                }
+            }
+        });
+    }
+
+    /// The peer is away and may not come back: what is renamed is made sure of, so that no mark of this
+    /// transfer stays behind. If it comes back, there is a new one.
+    pub(super) fn settle(&self) {
+        let own = {
+            let _quiet = self.answering.write().unwrap_or_else(PoisonError::into_inner);
+            let mut marks = lock(&self.marks);
+            self.marked.store(false, Ordering::Release);
+            marks.give_up()
+        };
+        // One that stays is for the next transfer.
+        if let Some(own) = own
+            && self.sync_all().is_ok()
+        {
+            own.remove();
+        }
+    }
+}
+
+/// Whether the sync of a directory's whole file system tells when something did not get to the medium.
+#[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
+fn tells_of_failures(directory: &OwnedFd) -> bool {
+    /// ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, ZFS, NFS, overlayfs, tmpfs, ramfs.
+    const TELLING: [u64; 10] = [
+        0xef53,
+        0x5846_5342,
+        0x9123_683e,
+        0xf2f5_2010,
+        0xca45_1a4e,
+        0x2fc1_2fc1,
+        0x6969,
+        0x794c_7630,
+        0x0102_1994,
+        0x8584_58f6,
+    ];
+    let kind = fstatfs(directory).map(|stat| stat.f_type as u64 & 0xffff_ffff);
+    kind.is_ok_and(|kind| TELLING.contains(&kind)) && kernel_tells()
+}
+
+/// Since Linux 5.8 it does.
+fn kernel_tells() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    version(&release).is_some_and(|version| version >= (5, 8))
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_told_apart() {
+        assert_eq!(version("6.18.44-x86\n"), Some((6, 18)));
+        assert_eq!(version("5.10.0+"), Some((5, 10)));
+        assert_eq!(version("5"), None);
+        assert_eq!(version(""), None);
+    }
+
+    #[test]
+    fn only_known_file_systems_are_taken_at_their_word() {
+        let open = |path: &str| OwnedFd::from(fs::File::open(path).unwrap());
+        assert!(!tells_of_failures(&open("/proc")));
+        assert!(tells_of_failures(&open("/dev/shm")));
+    }
+}
