@@ -46,7 +46,7 @@ fn json_has_every_setting() {
     let ended = home.run_with(&["config", "show", "--host", "me@h", "--json"], &variables);
     assert_eq!(ended.errors, "farhaul: FARHAUL_RAET is no setting; did you mean FARHAUL_RATE?\n");
     let items: Vec<Value> = serde_json::from_str(&ended.well()).expect("JSON");
-    assert_eq!(items.len(), 17);
+    assert_eq!(items.len(), 18);
     let item = |name: &str| items.iter().find(|item| item["name"] == name).expect(name);
     let plain = item("plain");
     assert_eq!((&plain["value"], &plain["origin"]), (&"true".into(), &"file".into()));
