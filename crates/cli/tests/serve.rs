@@ -259,7 +259,7 @@ fn write_job(path: &str) -> Value {
     json!({"sink": {
         "path": path.as_bytes(), "stream": false, "directory": false, "existing": "update",
         "delete": false, "spared": [], "keep_set_id": false, "want_digests": false,
-        "trust_partial": false, "copy": [0; 16],
+        "trust_partial": false, "copy": vec![0; 16],
     }})
 }
 
