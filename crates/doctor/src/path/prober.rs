@@ -18,12 +18,12 @@ const COPIES: usize = 3;
 /// first ones may be lost while the sending host learns that they must be cut.
 const USUAL: u16 = 1500;
 const CUT: u32 = 12;
-/// Datagrams of the first train, and the time that a train should take at the narrowest link: twice
-/// what is long against what hosts do to times, for its first half does not count.
+/// Datagrams of the first train, and the time that a train should take at the narrowest link: many times
+/// what a busy host does to times, and its first half does not count.
 const FIRST_TRAIN: u32 = 16;
-const TRAIN_SPAN: Duration = Duration::from_millis(40);
+const TRAIN_SPAN: Duration = Duration::from_millis(100);
 /// A train leaves in so many pieces at least, or a queue would see it as one.
-const PIECES: u32 = 16;
+const PIECES: u32 = 64;
 /// Most bytes of a train.
 const TRAIN_BYTES: u32 = 2 << 20;
 /// Trains whose median is the capacity, and those without a result after which to give up.
@@ -110,6 +110,8 @@ struct Trains {
     in_vain: u32,
     received: u32,
     late: u32,
+    /// Of the latest train.
+    arrived: u32,
 }
 
 /// Measures a path. Poll it for datagrams to send until there are none, wait until
@@ -479,18 +481,21 @@ impl Trains {
     /// Takes what came of a train; `true` if another, longer one is wanted because this was too short
     /// to tell.
     fn take(&mut self, counts: &Counts, round: &Round, wire_len: u32) -> bool {
+        // Of a train that is too long a full queue drops the rest: a longer one brings no more.
+        let grows = counts.received > self.arrived + self.arrived / 4;
+        self.arrived = counts.received;
         self.received += counts.received;
         self.late += counts.late;
         let Some(rate) = counts.rate(wire_len) else {
             // All may have come at once.
-            if counts.received > round.sent() / 2 && self.lengthen(wire_len) {
+            if grows && self.lengthen(wire_len) {
                 return true;
             }
             self.in_vain += 1;
             return false;
         };
         let span = counts.last.nanos_since(counts.first);
-        if u128::from(span) < TRAIN_SPAN.as_nanos() && self.lengthen(wire_len) {
+        if u128::from(span) < TRAIN_SPAN.as_nanos() && grows && self.lengthen(wire_len) {
             return true;
         }
         let slow_sender = round.sending_span() as f64 > SENDER_LIMITED * span as f64;
