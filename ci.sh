@@ -2,13 +2,14 @@
 # Everything that must hold, in named stages: ./ci.sh [STAGE…]; without arguments all of them.
 #
 # The stage `long` runs only if it is named: every test that has a long form, in it. That takes hours.
+# So does `races`, which takes minutes.
 #
 # On a Debian machine, as root or with sudo, it installs the programs that tests need. Where one
 # cannot be installed, the tests that need it say "skipped: why", and the stage counts them.
 set -uo pipefail
 cd "$(dirname "$0")"
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(packages fmt lint test doc fuzz simfuzz lab dask)
+[ ${#stages[@]} -gt 0 ] || stages=(packages fmt lint deny test doc fuzz simfuzz lab dask)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -38,6 +39,40 @@ stage_packages() {
 stage_fmt() { cargo fmt --all --check; }
 
 stage_lint() { cargo clippy --workspace --all-targets --all-features --quiet -- -D warnings; }
+
+# What is depended on: licences, sources, duplicates, and known advisories (deny.toml).
+stage_deny() {
+    if ! cargo deny --version >/dev/null 2>&1 && ! cargo install --quiet --locked cargo-deny >"$log" 2>&1; then
+        echo "skipped: cargo-deny cannot be installed"
+        return 0
+    fi
+    cargo deny check --hide-inclusion-graph licenses bans sources || return 1
+    if ! cargo deny fetch db >"$log" 2>&1; then
+        echo "skipped: advisory database not reachable"
+        return 0
+    fi
+    cargo deny check --disable-fetch advisories
+}
+
+# The locks of the mover under ThreadSanitizer, for which the standard library is built anew.
+stage_races() {
+    if ! rustup toolchain list 2>/dev/null | grep -q nightly; then
+        echo "skipped: no nightly toolchain for ThreadSanitizer"
+        return 0
+    fi
+    if ! rustup component add --toolchain nightly rust-src >"$log" 2>&1; then
+        echo "skipped: no source of the standard library: $(tail -1 "$log")"
+        return 0
+    fi
+    local host
+    host=$(rustc +nightly -vV | sed -n 's/^host: //p')
+    # Blocking and lending between threads; single-threaded tests would only be slower.
+    CARGO_PROFILE_DEV_DEBUG=line-tables-only RUSTFLAGS=-Zsanitizer=thread \
+        CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/races TSAN_OPTIONS=halt_on_error=1 \
+        cargo +nightly test --quiet -Zbuild-std --target "$host" -p farhaul-mover --lib -- \
+        transfer::channel transfer::source::desk transfer::part transfer::sink::workers \
+        transfer::pace transfer::detour
+}
 
 stage_test() {
     # The output of tests that pass is shown too: it holds the reasons of those skipped.

@@ -184,4 +184,61 @@ mod tests {
         assert_ne!(seal.secret, before);
         assert_eq!((seal.secret, seal.sequence), (open.secret, 1));
     }
+
+    /// Every way in which somebody on the path can hand on four records, repeated, left out and in any
+    /// order, within one key and over changes of it: what opens is a beginning of what was sealed.
+    #[test]
+    fn what_opens_is_a_beginning_of_what_was_sealed() {
+        const RECORDS: usize = 4;
+        const HANDED_ON: u32 = 5;
+        const BODY: u64 = 3;
+        // The key changes after so many of them; after five: not at all.
+        for change in 1..=RECORDS as u64 + 1 {
+            let aged = |mut schedule: Schedule| {
+                schedule.bytes = KEY_LIFE - change * (BODY + LEAST);
+                schedule
+            };
+            let (seal, _) = pair(Cipher::Aes256Gcm);
+            let mut seal = aged(seal);
+            let records: Vec<_> =
+                (0..RECORDS).map(|n| sealed(&mut seal, &[n as u8; BODY as usize])).collect();
+            for ways in 0..RECORDS.pow(HANDED_ON) {
+                let picks = (0..HANDED_ON).map(|place| ways / RECORDS.pow(place) % RECORDS);
+                let mut open = aged(pair(Cipher::Aes256Gcm).1);
+                for (next, pick) in picks.enumerate() {
+                    let mut record = records[pick].clone();
+                    let opened = open.open(b"head", &mut record);
+                    assert_eq!(opened.is_some(), pick == next, "{ways}: {pick} as {next}");
+                    match opened {
+                        Some(body) => assert_eq!(body, [pick as u8; BODY as usize]),
+                        // Nothing is read after one that does not open.
+                        None => break,
+                    }
+                }
+            }
+        }
+    }
+
+    /// However short records are, a key is replaced long before their numbers wrap.
+    #[test]
+    fn no_number_comes_twice_under_a_key() {
+        const { assert!(KEY_LIFE / LEAST < 1 << 32) };
+        let (mut schedule, _) = pair(Cipher::Aes256Gcm);
+        let mut seen = std::collections::BTreeSet::new();
+        let most = KEY_LIFE / LEAST;
+        // At the beginning, where each byte of the number carries over, and at the end of the longest life.
+        for edge in [0, 1 << 8, 1 << 16, 1 << 24, most - 300] {
+            schedule.sequence = u64::max(edge, 300) - 300;
+            for _ in 0..600 {
+                let number = schedule.sequence;
+                let nonce: [u8; 12] = *schedule.next_nonce().as_ref();
+                assert_eq!(schedule.sequence, number + 1);
+                seen.insert((number, nonce));
+            }
+        }
+        let numbers: std::collections::BTreeSet<_> =
+            seen.iter().map(|(number, _)| number).collect();
+        let nonces: std::collections::BTreeSet<_> = seen.iter().map(|(_, nonce)| nonce).collect();
+        assert_eq!((numbers.len(), nonces.len()), (seen.len(), seen.len()));
+    }
 }
