@@ -16,8 +16,6 @@ mod responder;
 mod round;
 mod search;
 mod tally;
-#[cfg(test)]
-mod tests;
 
 pub use farhaul_udp::UdpSocket;
 

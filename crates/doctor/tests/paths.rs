@@ -1,4 +1,6 @@
-//! Paths with known properties, in virtual time.
+//! Paths with known properties, in virtual time. With FARHAUL_LONG=1, more token buckets.
+
+#![allow(clippy::unwrap_used, clippy::expect_fun_call, reason = "a test may panic")]
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use farhaul_base::Time;
 use farhaul_link::{Link, LinkConfig, Packet, QueueConfig};
 
-use super::*;
+use farhaul_doctor::path::*;
 
 const OVERHEAD: usize = 28;
 
@@ -105,7 +107,8 @@ impl Direction {
 
     fn poll(&mut self, now: Time) -> Option<(Time, Datagram)> {
         if let Some(bucket) = &mut self.bucket {
-            while let Some((at, datagram)) = bucket.queue.pop_front_if(|(at, _)| *at <= now) {
+            while bucket.queue.front().is_some_and(|(at, _)| *at <= now) {
+                let (at, datagram) = bucket.queue.pop_front().expect("it is there");
                 bucket.waiting -= datagram.wire_len();
                 let _ = self.link.offer(at, datagram);
             }
