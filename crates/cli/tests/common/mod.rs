@@ -14,6 +14,7 @@ pub mod ran;
 pub mod server;
 pub mod sshd;
 pub mod stock;
+pub mod storage;
 pub mod tap;
 
 use std::io::Write;
