@@ -4,6 +4,7 @@
 mod ports;
 mod run;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -14,7 +15,9 @@ use clap::{Args, Subcommand};
 use farhaul_link::{
     Blackout, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, RateChanges, Reorder,
 };
-use farhaul_wan::{DirectionStats, PeerPort, Relay, RelayConfig, RelayStats};
+use farhaul_wan::{
+    DirectionStats, Forged, InjectConfig, MAX_FORGED_PER_SECOND, PeerPort, Relay, RelayConfig, RelayStats,
+};
 use serde::Serialize;
 
 use crate::exit::Usage;
@@ -48,6 +51,20 @@ pub struct RelayArgs {
     between: Option<Vec<String>>,
     #[command(flatten)]
     path: WholePathArgs,
+    /// Forge packets in the name of those who talk over the relay, as somebody on the path could: all, or
+    /// some of shutdown, ack, nak, data, handshake, alert, drop, window, replay, with commas between.
+    /// For tests of what UDT peers make of that, on connections of your own
+    #[arg(long, value_name = "KIND,..", value_delimiter = ',', help_heading = "For tests")]
+    inject: Vec<String>,
+    /// So many forged packets a second
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1.0,
+        requires = "inject",
+        help_heading = "For tests"
+    )]
+    inject_rate: f64,
     /// End after this time; else when interrupted
     #[arg(long = "for", value_name = "TIME", value_parser = units::time)]
     lifetime: Option<Duration>,
@@ -181,6 +198,7 @@ fn relay(args: &RelayArgs) -> Result<()> {
     };
     [config.forward, config.backward] = args.path.links()?;
     config.seed = args.path.seed;
+    config.inject = injection(args)?;
     let relay = Relay::bind(config).context("cannot open the relay's ports")?.spawn()?;
     match relay.far_addr() {
         Some(far) => eprintln!("farhaul: relaying between {} and {far}", relay.local_addr()),
@@ -192,7 +210,33 @@ fn relay(args: &RelayArgs) -> Result<()> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let stats = relay.stop()?;
-    output::emit(args.json, &RelayReport::from(&stats), RelayReport::show)
+    let mut report = RelayReport::from(&stats);
+    if !args.inject.is_empty() {
+        let count = |kind: Forged| (kind.name(), stats.forged.of(kind));
+        report.forged = Some(Forged::ALL.into_iter().map(count).collect());
+    }
+    output::emit(args.json, &report, RelayReport::show)
+}
+
+/// What is to be forged, if anything is.
+fn injection(args: &RelayArgs) -> Result<Option<InjectConfig>> {
+    let mut kinds = Vec::new();
+    for text in &args.inject {
+        match text.as_str() {
+            "all" => kinds.extend(Forged::ALL),
+            text => kinds.push(text.parse().map_err(|e| Usage(format!("--inject: {e}")))?),
+        }
+    }
+    if kinds.is_empty() {
+        return Ok(None);
+    }
+    let per_second = args.inject_rate;
+    if !(per_second > 0.0 && per_second <= MAX_FORGED_PER_SECOND) {
+        let message =
+            format!("--inject-rate: {per_second} is not above 0 and at most {MAX_FORGED_PER_SECOND}");
+        return Err(Usage(message).into());
+    }
+    Ok(Some(InjectConfig { kinds, per_second }))
 }
 
 fn peer_port(text: &str) -> Result<PeerPort> {
@@ -227,6 +271,9 @@ struct RelayReport {
     backward: Direction,
     clients: usize,
     refused: u64,
+    /// Packets that were forged, by kind, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forged: Option<BTreeMap<&'static str, u64>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -254,6 +301,7 @@ impl From<&RelayStats> for RelayReport {
             backward: (&stats.backward).into(),
             clients: stats.clients,
             refused: stats.refused,
+            forged: None,
         }
     }
 }
@@ -304,6 +352,10 @@ impl RelayReport {
                     way.overflowed
                 )?;
             }
+        }
+        if let Some(forged) = &self.forged {
+            let all: Vec<_> = forged.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+            writeln!(out, "forged: {}", all.join(", "))?;
         }
         Ok(())
     }

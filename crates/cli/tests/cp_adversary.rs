@@ -16,6 +16,7 @@ use common::process::{Ended, Process};
 use farhaul::{Listener, Options};
 use farhaul_remote::{Context, ListenConfig, Listening, Terms};
 use farhaul_secure::{Identity, Role, Trust, handshake};
+use farhaul_wan::{Forged, InjectConfig, RelayConfig, RelayHandle};
 
 /// A scene, or the test is skipped.
 macro_rules! scene_or_skip {
@@ -28,7 +29,7 @@ macro_rules! scene_or_skip {
 }
 
 const PATH: Path = Path::new("100M", 5);
-const SIZE: u64 = 30 << 20;
+const SIZE: u64 = 16 << 20;
 /// How long an attempt to connect takes that nothing answers.
 const DIAL_TIME: Duration = Duration::from_secs(15);
 /// A TLS alert in plain text, access_denied (RFC 8446 §6), framed as a message of a handshake.
@@ -213,4 +214,47 @@ fn a_stranger_in_the_peers_place_is_told_once_and_does_not_end_a_copy() {
     let ended = run.finish_well();
     assert_copied(&scene, &ended);
     assert_eq!(warnings(&ended), 1, "{ended:#?}");
+}
+
+/// A path on which packets are forged, so many a second.
+fn injecting(scene: &Scene, kinds: &[Forged], per_second: f64, seed: u64) -> RelayHandle {
+    let mut config = RelayConfig::new(([127, 0, 0, 1], 0).into(), scene.direct());
+    config.inject = Some(InjectConfig { kinds: kinds.to_vec(), per_second });
+    Path { seed, ..PATH }.open(config)
+}
+
+/// The law: whatever is forged, a copy ends well, and nothing is changed. The long form takes a minute
+/// with one packet a second.
+#[test]
+fn a_copy_past_an_injector_ends_well() {
+    let _turn = common::turn();
+    let scene = scene_or_skip!();
+    let (size, rate, per_second) = match common::long() {
+        true => (150 << 20, "20M", 1.0),
+        false => (SIZE, "20M", 10.0),
+    };
+    let relay = injecting(&scene, &Forged::ALL, per_second, 7);
+    scene.far_behind(Some(relay.local_addr()), None, "");
+    make_file(&scene.path("file"), size, 3);
+    let (from, to) = (scene.here("file"), scene.there("copy"));
+    let args = ["--json", "--transport", "udt", "--rate", rate, &from, &to];
+    let ended = scene.start(&args).finish_well();
+    assert_copied(&scene, &ended);
+    let forged = relay.stats().forged;
+    let seconds = ended.json()["transfer_seconds"].as_f64().expect("a number");
+    let breaks = ended.errors.iter().filter(|line| line.contains("connection lost")).count();
+    println!("measured: {seconds:.1} s, {breaks} breaks, {forged:?}");
+    assert!(forged.total() >= 30, "{forged:?}");
+}
+
+/// One forged ACK after the other: what each connection then misses is sent again over others.
+#[test]
+fn forged_acks_alone_do_not_hold_up_a_copy() {
+    let _turn = common::turn();
+    let scene = scene_or_skip!();
+    let relay = injecting(&scene, &[Forged::Ack], 2.0, 3);
+    scene.far_behind(Some(relay.local_addr()), None, "");
+    let ended = start(&scene, &["--transport", "udt", "--rate", "20M"]).finish_well();
+    assert_copied(&scene, &ended);
+    assert!(relay.stats().forged.of(Forged::Ack) > 0);
 }

@@ -4,28 +4,55 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use farhaul_mover::Cancel;
-use farhaul_mover::transfer::link::{Link, LinkHandle, Purpose};
+use farhaul_mover::transfer::link::{Link, LinkFacts, LinkHandle, Purpose};
 use farhaul_mover::transfer::session::{Dial, Links, NoLink, Options, Session, Way, greet};
 use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
 use farhaul_mover::transfer::{Event, TransferError};
 
-struct Pipe(UnixStream);
+/// What one direction of a connection carries.
+#[derive(Default)]
+struct Carried {
+    /// Bytes that were read at the far end.
+    read: AtomicU64,
+    /// Bytes that were thrown away and acknowledged.
+    swallowed: AtomicU64,
+    /// The connection is over.
+    cut: AtomicBool,
+}
+
+struct Pipe {
+    stream: UnixStream,
+    out: Arc<Carried>,
+    into: Arc<Carried>,
+}
 
 impl LinkHandle for Pipe {
     fn abort(&self) {
         // One that is closed already needs no closing.
-        let _ = self.0.shutdown(Shutdown::Both);
+        let _ = self.stream.shutdown(Shutdown::Both);
+        // The far side hears of it by its stream alone, if it reads or writes.
+        self.out.cut.store(true, Ordering::Release);
+    }
+
+    fn facts(&self) -> LinkFacts {
+        let read = |carried: &Carried| carried.read.load(Ordering::Acquire);
+        let swallowed = self.out.swallowed.load(Ordering::Acquire);
+        LinkFacts {
+            acknowledged: Some(read(&self.out) + swallowed),
+            arrived: Some(read(&self.into)),
+            ..LinkFacts::default()
+        }
     }
 
     fn describe(&self) -> String {
@@ -36,15 +63,34 @@ impl LinkHandle for Pipe {
 /// Every connection that was made, to be cut at once.
 type All = Arc<Mutex<Vec<UnixStream>>>;
 
-/// A direction that cuts all connections after so many bytes, as a path that breaks does.
+/// A direction on which something happens after so many bytes.
 struct Limited {
     stream: UnixStream,
     left: usize,
+    /// Then what is written is acknowledged and thrown away; else all connections are cut, as by a path
+    /// that breaks.
+    swallows: bool,
+    carried: Arc<Carried>,
     all: All,
+}
+
+/// Counts what it reads.
+struct Counting(UnixStream, Arc<Carried>);
+
+impl Read for Counting {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(bytes)?;
+        self.1.read.fetch_add(count as u64, Ordering::Release);
+        Ok(count)
+    }
 }
 
 impl Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.left == 0 && self.swallows {
+            self.carried.swallowed.fetch_add(bytes.len() as u64, Ordering::Release);
+            return Ok(bytes.len());
+        }
         if self.left == 0 {
             for stream in self.all.lock().unwrap().drain(..) {
                 let _ = stream.shutdown(Shutdown::Both);
@@ -57,17 +103,34 @@ impl Write for Limited {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self.carried.cut.load(Ordering::Acquire) {
+            true => Err(io::ErrorKind::ConnectionAborted.into()),
+            false => Ok(()),
+        }
     }
 }
 
-fn link(stream: UnixStream, left: usize, all: &All) -> Link {
+/// One end of a connection: its stream, what happens after how many bytes, and what it carries out and in.
+fn link(
+    stream: UnixStream,
+    (left, swallows): (usize, bool),
+    [out, into]: [&Arc<Carried>; 2],
+    all: &All,
+) -> Link {
     let all = Arc::clone(all);
     all.lock().unwrap().push(stream.try_clone().unwrap());
+    let clone = || stream.try_clone().unwrap();
+    let (out, into) = (Arc::clone(out), Arc::clone(into));
     Link {
-        reader: Box::new(stream.try_clone().unwrap()),
-        writer: Box::new(Limited { stream: stream.try_clone().unwrap(), left, all }),
-        handle: Arc::new(Pipe(stream)),
+        reader: Box::new(Counting(clone(), Arc::clone(&into))),
+        writer: Box::new(Limited {
+            stream: clone(),
+            left,
+            swallows,
+            carried: Arc::clone(&out),
+            all,
+        }),
+        handle: Arc::new(Pipe { stream, out, into }),
     }
 }
 
@@ -76,11 +139,19 @@ fn link(stream: UnixStream, left: usize, all: &All) -> Link {
 enum Answer {
     /// The peer, over a connection on which the path breaks after so many bytes of the dialer.
     Peer(usize),
+    /// The peer, over a connection on which what the dialer writes after so many bytes is acknowledged
+    /// by something on the path and does not arrive.
+    Forged(usize),
     /// Something that has not shown that it is the peer.
     Stranger,
     /// The peer's own no.
     Refusal,
 }
+
+/// Nothing happens to a connection.
+const NEVER: (usize, bool) = (usize::MAX, false);
+/// A transfer that hangs ends after this, longer than any takes that does not.
+const HANGS: Duration = Duration::from_secs(100);
 
 /// Answers dials by this list, then as the peer.
 struct Path {
@@ -95,26 +166,40 @@ impl Dial for Path {
         let turn = self.dialed.fetch_add(1, Ordering::Relaxed);
         let refused = || io::Error::new(io::ErrorKind::PermissionDenied, "who is it");
         let limit = match self.answers.get(turn) {
-            Some(Answer::Peer(limit)) => *limit,
+            Some(Answer::Peer(limit)) => (*limit, false),
+            Some(Answer::Forged(limit)) => (*limit, true),
             Some(Answer::Stranger) => return Err(NoLink::Unproven(refused())),
             Some(Answer::Refusal) => return Err(NoLink::Refused(refused())),
-            None => usize::MAX,
+            None => NEVER,
         };
         let (near, far) = UnixStream::pair()?;
+        let (to, from) = (Arc::<Carried>::default(), Arc::<Carried>::default());
+        let (there, back) = (Arc::clone(&to), Arc::clone(&from));
         let (give, all) = (self.give.lock().unwrap().clone(), Arc::clone(&self.all));
         thread::spawn(move || {
-            let mut far = link(far, usize::MAX, &all);
+            let mut far = link(far, NEVER, [&back, &there], &all);
             if let Ok(join) = greet(&mut far) {
                 let _ = give.send((join.purpose, far));
             }
         });
-        Ok(link(near, limit, &self.all))
+        Ok(link(near, limit, [&to, &from], &self.all))
     }
 }
 
-/// Moves a file of some size over one lane; the end of the dialing source, how often it told that
-/// something else has answered, and whether the file arrived.
-fn run(size: usize, answers: Vec<Answer>) -> (Result<(), TransferError>, u32, bool) {
+/// What came of a transfer.
+struct Ran {
+    /// Of the source, which dials.
+    ended: Result<(), TransferError>,
+    /// How often it told that something else has answered.
+    strangers: u32,
+    /// How often the sink told that ACKs were forged.
+    forgeries: u32,
+    /// Whether the file arrived.
+    arrived: bool,
+}
+
+/// Moves a file of some size over one lane.
+fn run(size: usize, answers: Vec<Answer>) -> Ran {
     let dir = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
     fs::create_dir(&to).unwrap();
@@ -125,11 +210,16 @@ fn run(size: usize, answers: Vec<Answer>) -> (Result<(), TransferError>, u32, bo
     let dial = Path { give: Mutex::new(give), answers, dialed, all };
     let options = Options {
         session: [7; 16],
-        outage: Duration::from_secs(60),
+        outage: HANGS,
         lanes: 1,
         cancel: Cancel::default(),
     };
-    let told = AtomicU32::new(0);
+    let (told, forgeries) = (AtomicU32::new(0), AtomicU32::new(0));
+    let of_sink = |event: Event<'_>| {
+        if matches!(event, Event::Note(text) if text.contains("has not arrived")) {
+            forgeries.fetch_add(1, Ordering::Relaxed);
+        }
+    };
     let observe = |event: Event<'_>| {
         if matches!(event, Event::Note(text) if text.contains("who is it")) {
             told.fetch_add(1, Ordering::Relaxed);
@@ -150,14 +240,23 @@ fn run(size: usize, answers: Vec<Answer>) -> (Result<(), TransferError>, u32, bo
                 theirs.end(Err(error));
             }
         });
-        threads.spawn(|| drop(theirs.run(&sink, Links::Accept(accepted), &options, &|_| {})));
+        threads.spawn(|| drop(theirs.run(&sink, Links::Accept(accepted), &options, &of_sink)));
+        let (over, wait) = channel::<()>();
+        let hung = stopping.clone();
+        threads.spawn(move || {
+            if wait.recv_timeout(HANGS) == Err(RecvTimeoutError::Timeout) {
+                hung.cancel();
+            }
+        });
         let ended = ours.run(&source, Links::Dial(&dial), &options, &observe);
+        drop(over);
         // A sink that has never been reached would wait for the outage time.
         stopping.cancel();
         ended
     });
     let arrived = fs::read(to.join("from")).is_ok_and(|copy| copy == content);
-    (ended, told.into_inner(), arrived)
+    let (strangers, forgeries) = (told.into_inner(), forgeries.into_inner());
+    Ran { ended, strangers, forgeries, arrived }
 }
 
 /// The first two dials are the control channel's and the lane's, in any order.
@@ -168,23 +267,34 @@ fn strangers_that_answer_later_are_like_no_answer_and_told_once() {
     answers.extend([Answer::Stranger; 5]);
     answers.extend([Answer::Peer(100_000); 2]);
     answers.extend([Answer::Stranger; 5]);
-    let (ended, told, arrived) = run(3_000_000, answers);
-    ended.unwrap();
-    assert!(arrived);
-    assert_eq!(told, 1);
+    let ran = run(3_000_000, answers);
+    ran.ended.unwrap();
+    assert!(ran.arrived);
+    assert_eq!((ran.strangers, ran.forgeries), (1, 0));
 }
 
 #[test]
 fn a_stranger_at_first_ends_the_transfer() {
-    let (ended, _, arrived) = run(1000, vec![Answer::Stranger; 2]);
-    assert_eq!(ended.unwrap_err().exit_code(), 3);
-    assert!(!arrived);
+    let ran = run(1000, vec![Answer::Stranger; 2]);
+    assert_eq!(ran.ended.unwrap_err().exit_code(), 3);
+    assert!(!ran.arrived);
 }
 
 #[test]
 fn the_peers_own_refusal_is_final_at_any_time() {
     let mut answers = vec![Answer::Peer(100_000); 2];
     answers.extend([Answer::Refusal; 4]);
-    let (ended, _, _) = run(3_000_000, answers);
-    assert_eq!(ended.unwrap_err().exit_code(), 3);
+    let ran = run(3_000_000, answers);
+    assert_eq!(ran.ended.unwrap_err().exit_code(), 3);
+}
+
+/// Only a lane carries so much: the control channel stays well.
+#[test]
+fn a_lane_whose_acknowledgements_are_forged_is_replaced() {
+    for answers in [vec![Answer::Forged(200_000); 2], vec![Answer::Forged(200_000); 5]] {
+        let ran = run(3_000_000, answers);
+        ran.ended.unwrap();
+        assert!(ran.arrived);
+        assert_eq!(ran.forgeries, 1, "told once");
+    }
 }

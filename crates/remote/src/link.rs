@@ -87,6 +87,12 @@ pub struct LinkStats {
     pub in_flight: u32,
     /// The peer's window, not the network, is what limits this side now: its reader is slow.
     pub blocked_by_peer: bool,
+    /// Data packets that the peer is said to have acknowledged, and those that have come here without a
+    /// gap before them. As an acknowledgement follows what it covers, the peer's second number is never
+    /// below this side's first, asked before it. None where the transport does not tell.
+    pub acknowledged: Option<u64>,
+    /// See [`LinkStats::acknowledged`].
+    pub arrived: Option<u64>,
 }
 
 struct Shared {
@@ -248,6 +254,8 @@ impl LinkHandle {
             in_flight: now.in_flight,
             blocked_by_peer: now.flow_window < now.congestion_window
                 && now.in_flight >= now.flow_window,
+            acknowledged: Some(total.packets_acked),
+            arrived: Some(total.packets_in_order),
         }
     }
 }

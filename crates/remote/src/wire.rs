@@ -246,6 +246,6 @@ impl Write for Wire {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.0.aborted()
     }
 }

@@ -54,6 +54,8 @@ impl link::LinkHandle for Handle {
             retransmitted: stats.packets_retransmitted,
             blocked_by_peer: stats.blocked_by_peer || (full && largest),
             capacity: stats.capacity,
+            acknowledged: stats.acknowledged,
+            arrived: stats.arrived,
         }
     }
 

@@ -69,7 +69,13 @@ impl Channel {
         let mut state = self.lock();
         state.waiting_bytes += frame.len();
         state.waiting.push_back(frame);
-        if !matches!(message, Message::Pulse(_) | Message::Lanes { .. }) {
+        if !matches!(
+            message,
+            Message::Pulse(_)
+                | Message::Lanes { .. }
+                | Message::LaneBroken { .. }
+                | Message::Acknowledged { .. }
+        ) {
             state.weighty = state.first + state.waiting.len() as u64;
         }
         drop(state);

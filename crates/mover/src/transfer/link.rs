@@ -64,6 +64,11 @@ pub struct LinkFacts {
     pub blocked_by_peer: bool,
     /// What the path seems to carry, bits/s.
     pub capacity: f64,
+    /// How much of what this side has sent the transport takes for arrived, in units of its own.
+    pub acknowledged: Option<u64>,
+    /// How much has come from the peer without a gap before it, in the same units. The transport of
+    /// an honest path tells the peer of no more than that.
+    pub arrived: Option<u64>,
 }
 
 /// What a new connection is for: the first thing that its dialer says on it.

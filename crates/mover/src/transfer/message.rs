@@ -27,7 +27,7 @@ use crate::frame::{AbortReason, Attributes, MAX_TARGET, MAX_TEXT, Tally};
 use crate::name::{BadName, Name};
 
 /// The version of this protocol.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// The longest message, bytes. Extended attributes and the nodes of a fragmented file fit.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// The most nodes in one verdict. What a file has beyond them is sent again.
@@ -177,6 +177,17 @@ pub enum Message {
         /// Why, for people.
         text: String,
     },
+    /// Either: the connection of a lane has failed here. A side that only waits on it would not notice.
+    LaneBroken {
+        /// Its number.
+        lane: u32,
+    },
+    /// Either: how much of what went over each lane its transport takes for arrived at the peer, in the
+    /// units of [`LinkFacts`](super::link::LinkFacts). At most [`MAX_LANES_TOLD`].
+    Acknowledged {
+        /// The number of a lane, and how much.
+        lanes: Vec<(u32, u64)>,
+    },
 }
 
 /// What a [`Message::Note`] is of.
@@ -191,6 +202,8 @@ pub enum About {
     Remark,
 }
 
+/// The most lanes in one [`Message::Acknowledged`].
+pub const MAX_LANES_TOLD: usize = 64;
 /// The most notes about what has not failed that a side tells the other.
 pub const MAX_NOTES: u64 = 1000;
 
@@ -388,6 +401,9 @@ impl Message {
             }
             Message::Verdict { verdict: Verdict::Take { have }, .. } if have.len() > MAX_NODES => {
                 Err(BadMessage::Value("number of nodes"))
+            }
+            Message::Acknowledged { lanes } if lanes.len() > MAX_LANES_TOLD => {
+                Err(BadMessage::Value("number of lanes"))
             }
             Message::Failed { text, .. }
             | Message::Note { text, .. }

@@ -23,7 +23,7 @@ use super::channel::Channel;
 use super::error::TransferError;
 use super::event::Observer;
 use super::link::{Link, LinkFacts, LinkHandle, Purpose};
-use super::message::{Message, Pulse};
+use super::message::{MAX_LANES_TOLD, Message, Pulse};
 use super::role::Role;
 use super::stages::Stages;
 use crate::report::Cancel;
@@ -82,6 +82,8 @@ struct State {
     authenticated: bool,
     /// It was told that something else has answered.
     warned: bool,
+    /// It was told that acknowledgements are forged.
+    forgery_told: bool,
     /// Since when there was one for the first time.
     connected: Option<Instant>,
     ended: Option<Instant>,
@@ -148,6 +150,14 @@ impl Session {
     /// What the lanes' connections know.
     pub fn facts(&self) -> Vec<LinkFacts> {
         self.lock().lanes.values().map(|handle| handle.0.facts()).collect()
+    }
+
+    /// What the transport of each lane takes for arrived at the peer, where it tells.
+    fn acknowledged(&self) -> Vec<(u32, u64)> {
+        let state = self.lock();
+        let told =
+            |(number, lane): (&u32, &Handle)| Some((*number, lane.0.facts().acknowledged?));
+        state.lanes.iter().filter_map(told).take(MAX_LANES_TOLD).collect()
     }
 
     /// How many lanes there are, and how many there are to be.

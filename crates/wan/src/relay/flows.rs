@@ -12,7 +12,7 @@ use crate::socket::Socket;
 use super::Ends;
 
 /// Names a flow; after the flow has gone it names none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowKey {
     slot: usize,
     generation: u64,

@@ -4,6 +4,7 @@
 //! late, what was due leaves at once and what follows is not delayed by that.
 
 mod flows;
+mod inject;
 pub(crate) mod pace;
 mod packet;
 mod run;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use farhaul_link::LinkConfig;
 
+pub use inject::{Forged, InjectConfig, InjectStats, MAX_FORGED_PER_SECOND};
 use run::Runner;
 pub use stats::{DirectionStats, RelayStats, Timing};
 
@@ -41,6 +43,8 @@ pub struct RelayConfig {
     /// beyond is dropped and counted. Default 512 MiB. A batch of arrivals may exceed it by about
     /// 8 MB.
     pub max_held_bytes: u64,
+    /// Packets are forged in the name of those who talk; for tests. Default: none.
+    pub inject: Option<InjectConfig>,
 }
 
 /// The endpoints of a relay.
@@ -118,6 +122,7 @@ impl RelayConfig {
             seed: 0,
             tick: Duration::from_micros(50),
             max_held_bytes: 512 << 20,
+            inject: None,
         }
     }
 }

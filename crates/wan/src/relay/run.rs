@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::socket::{self, Inbox, Poller, Socket};
 
 use super::flows::{FlowKey, Flows};
+use super::inject::Injector;
 use super::pace::{Look, Pace};
 use super::packet::{Datagram, Pool};
 use super::{DirectionStats, Ends, RelayConfig, RelayStats};
@@ -42,6 +43,7 @@ pub(crate) struct Runner {
     /// The state of the flows when that list was made.
     watched_changes: u64,
     max_held_bytes: u64,
+    injector: Option<Injector>,
     refused: u64,
     next_expiry: Time,
     published: Arc<Mutex<RelayStats>>,
@@ -74,6 +76,7 @@ impl Runner {
             flows,
             forward: Lane::new(Link::new(config.forward, seeds.next_u64())),
             backward: Lane::new(Link::new(config.backward, seeds.next_u64())),
+            injector: config.inject.map(|inject| Injector::new(&inject, seeds.next_u64())),
             pool: Pool::new(target),
             pace,
             clock: Clock::start(),
@@ -103,6 +106,7 @@ impl Runner {
             if has_input || self.pace.input_is_due(self.clock.now()) {
                 self.take_in(has_input)?;
             }
+            self.inject();
             self.release();
             self.expire();
             self.publish();
@@ -193,9 +197,25 @@ impl Runner {
             }
             let at = reading.arrival(message.stamp);
             for payload in message.datagrams() {
+                if let Some(injector) = &mut self.injector {
+                    injector.observe(reading.now, key, from_flow.is_none(), payload);
+                }
                 if let Err(dropped) = lane.link.offer(at, self.pool.datagram(payload, key)) {
                     self.pool.recycle(dropped);
                 }
+            }
+        }
+    }
+
+    /// Lets what is forged enter the path.
+    fn inject(&mut self) {
+        let Some(injector) = &mut self.injector else { return };
+        let now = self.clock.now();
+        for forged in injector.poll(now) {
+            let lane = if forged.forward { &mut self.forward } else { &mut self.backward };
+            if let Err(dropped) = lane.link.offer(now, self.pool.datagram(&forged.payload, forged.flow))
+            {
+                self.pool.recycle(dropped);
             }
         }
     }
@@ -228,7 +248,8 @@ impl Runner {
     /// Sleeps until there is something to do. Returns whether the poller has found input.
     fn sleep(&mut self) -> io::Result<bool> {
         let events = [&self.forward, &self.backward].map(|lane| lane.link.next_event());
-        let next = events.into_iter().flatten().min();
+        let forged = self.injector.as_ref().map(Injector::next);
+        let next = events.into_iter().flatten().chain(forged).min();
         let began = self.clock.now();
         let Some(sleep) = self.pace.sleep(began, next) else { return Ok(false) };
         let has_input = if sleep.for_input {
@@ -272,6 +293,7 @@ impl Runner {
             backward: self.backward.stats(),
             clients: self.flows.len(),
             refused: self.refused,
+            forged: self.injector.as_ref().map(Injector::stats).unwrap_or_default(),
         };
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use farhaul_base::Time;
 use farhaul_link::LinkStats;
 
+use super::InjectStats;
+
 /// Counters of a relay since it was bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayStats {
@@ -16,6 +18,8 @@ pub struct RelayStats {
     pub clients: usize,
     /// Datagrams of clients for which there was no place.
     pub refused: u64,
+    /// Packets that the relay has forged.
+    pub forged: InjectStats,
 }
 
 /// One direction. Datagrams unless the name says bytes; bytes are payload here, and IP packets in

@@ -62,6 +62,10 @@ impl<'a> Driver<'a> {
             }
             if let Some(pulse) = pulse.due(session) {
                 session.channel.say(&Message::Pulse(pulse));
+                let lanes = session.acknowledged();
+                if !lanes.is_empty() {
+                    session.channel.say(&Message::Acknowledged { lanes });
+                }
             }
             if let Some(keep) = keep {
                 keep();
@@ -104,6 +108,28 @@ impl<'a> Driver<'a> {
             session.end(Err(TransferError::Lost { after: self.options.outage, why }));
         } else if session.channel.heard().is_some_and(|at| at.elapsed() > SILENCE) {
             state.control.iter().for_each(|handle| handle.0.abort());
+        }
+    }
+
+    /// Ends lanes on which something was acknowledged to the peer that has not come: the transport here
+    /// has not said so, and what it was said of will not be sent again. No time is needed to be sure, and
+    /// no disk, however slow, looks like it: an acknowledgement follows what it covers, and this message
+    /// followed the acknowledgement.
+    fn look_for_forgery(&self, acknowledged: &[(u32, u64)]) {
+        let mut state = self.session.lock();
+        let mut forged = false;
+        for (number, acknowledged) in acknowledged {
+            let Some(lane) = state.lanes.get(number) else { continue };
+            if lane.0.facts().arrived.is_some_and(|arrived| arrived < *acknowledged) {
+                lane.0.abort();
+                forged = true;
+            }
+        }
+        if forged && !std::mem::replace(&mut state.forgery_told, true) {
+            drop(state);
+            let text = "something on the path acknowledges data that has not arrived: its connections \
+                        are replaced";
+            (self.observe)(Event::Note(text));
         }
     }
 
@@ -409,6 +435,7 @@ impl<'a> Driver<'a> {
             Err(LaneEnd::Broken(error)) => {
                 handle.0.abort();
                 session.lock().last_error = error.to_string();
+                session.channel.say(&Message::LaneBroken { lane: number });
                 session.is_over()
             }
             Err(LaneEnd::Fatal(error)) => {
@@ -428,6 +455,16 @@ impl<'a> Driver<'a> {
         match message {
             Message::Pulse(pulse) => {
                 session.lock().peer.add(&pulse);
+                Ok(true)
+            }
+            Message::LaneBroken { lane } => {
+                if let Some(lane) = session.lock().lanes.get(&lane) {
+                    lane.0.abort();
+                }
+                Ok(true)
+            }
+            Message::Acknowledged { lanes } => {
+                self.look_for_forgery(&lanes);
                 Ok(true)
             }
             Message::Lanes { wanted } => {
