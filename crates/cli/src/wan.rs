@@ -16,7 +16,8 @@ use farhaul_link::{
     Blackout, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, RateChanges, Reorder,
 };
 use farhaul_wan::{
-    DirectionStats, Forged, InjectConfig, MAX_FORGED_PER_SECOND, PeerPort, Relay, RelayConfig, RelayStats,
+    DirectionStats, Forged, InjectConfig, MAX_FORGED_PER_SECOND, PeerPort, Relay, RelayConfig,
+    RelayStats,
 };
 use serde::Serialize;
 
@@ -232,8 +233,9 @@ fn injection(args: &RelayArgs) -> Result<Option<InjectConfig>> {
     }
     let per_second = args.inject_rate;
     if !(per_second > 0.0 && per_second <= MAX_FORGED_PER_SECOND) {
-        let message =
-            format!("--inject-rate: {per_second} is not above 0 and at most {MAX_FORGED_PER_SECOND}");
+        let message = format!(
+            "--inject-rate: {per_second} is not above 0 and at most {MAX_FORGED_PER_SECOND}"
+        );
         return Err(Usage(message).into());
     }
     Ok(Some(InjectConfig { kinds, per_second }))
@@ -354,7 +356,8 @@ impl RelayReport {
             }
         }
         if let Some(forged) = &self.forged {
-            let all: Vec<_> = forged.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+            let all: Vec<_> =
+                forged.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
             writeln!(out, "forged: {}", all.join(", "))?;
         }
         Ok(())

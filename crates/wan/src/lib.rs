@@ -30,5 +30,6 @@ mod socket;
 pub mod tun;
 
 pub use relay::{
-    DirectionStats, Ends, Forged, InjectConfig, InjectStats, MAX_FORGED_PER_SECOND, PeerPort, Relay, RelayConfig, RelayHandle, RelayStats, Timing,
+    DirectionStats, Ends, Forged, InjectConfig, InjectStats, MAX_FORGED_PER_SECOND, PeerPort,
+    Relay, RelayConfig, RelayHandle, RelayStats, Timing,
 };

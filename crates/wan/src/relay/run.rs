@@ -213,7 +213,8 @@ impl Runner {
         let now = self.clock.now();
         for forged in injector.poll(now) {
             let lane = if forged.forward { &mut self.forward } else { &mut self.backward };
-            if let Err(dropped) = lane.link.offer(now, self.pool.datagram(&forged.payload, forged.flow))
+            if let Err(dropped) =
+                lane.link.offer(now, self.pool.datagram(&forged.payload, forged.flow))
             {
                 self.pool.recycle(dropped);
             }
