@@ -208,12 +208,7 @@ fn run(size: usize, answers: Vec<Answer>) -> Ran {
     let (give, accepted) = channel();
     let (dialed, all) = Default::default();
     let dial = Path { give: Mutex::new(give), answers, dialed, all };
-    let options = Options {
-        session: [7; 16],
-        outage: HANGS,
-        lanes: 1,
-        cancel: Cancel::default(),
-    };
+    let options = Options { session: [7; 16], outage: HANGS, lanes: 1, cancel: Cancel::default() };
     let (told, forgeries) = (AtomicU32::new(0), AtomicU32::new(0));
     let of_sink = |event: Event<'_>| {
         if matches!(event, Event::Note(text) if text.contains("has not arrived")) {

@@ -155,8 +155,7 @@ impl Session {
     /// What the transport of each lane takes for arrived at the peer, where it tells.
     fn acknowledged(&self) -> Vec<(u32, u64)> {
         let state = self.lock();
-        let told =
-            |(number, lane): (&u32, &Handle)| Some((*number, lane.0.facts().acknowledged?));
+        let told = |(number, lane): (&u32, &Handle)| Some((*number, lane.0.facts().acknowledged?));
         state.lanes.iter().filter_map(told).take(MAX_LANES_TOLD).collect()
     }
 
