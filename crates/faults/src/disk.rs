@@ -93,7 +93,7 @@ struct State {
     pending: Vec<Write>,
     writes: u64,
     flushes: u64,
-    failed: u64,
+    failed: Failed,
     faults: Vec<Fault>,
     /// The pool has so many blocks.
     pool: Option<usize>,
@@ -109,9 +109,35 @@ pub struct Counts {
     /// Flushes answered, likewise.
     pub flushes: u64,
     /// Requests that failed.
-    pub failed: u64,
+    pub failed: Failed,
     /// Blocks that are in use.
     pub blocks: usize,
+}
+
+/// Requests that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failed {
+    /// Writes of content.
+    pub content: u64,
+    /// Other writes.
+    pub other: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+impl Failed {
+    /// All of them.
+    pub fn all(self) -> u64 {
+        self.content + self.other + self.flushes
+    }
+
+    fn count(&mut self, operation: Operation) {
+        match operation {
+            Operation::WriteContent => self.content += 1,
+            Operation::WriteOther => self.other += 1,
+            Operation::Flush => self.flushes += 1,
+        }
+    }
 }
 
 /// A disk. All calls may come from several threads at once.
@@ -168,7 +194,7 @@ impl Disk {
         if let (Some(pool), true) = (state.pool, write.data.is_some()) {
             let fresh = blocks_of(&write).filter(|block| !state.current.contains_key(block));
             if state.current.len() + fresh.count() > pool {
-                state.failed += 1;
+                state.failed.count(operation);
                 return Err(Failure::NoSpace);
             }
         }
@@ -272,7 +298,7 @@ impl State {
                 fault.skip -= 1;
             } else if fault.count > 0 {
                 fault.count -= 1;
-                self.failed += 1;
+                self.failed.count(operation);
                 return Err(fault.failure);
             }
         }
@@ -420,7 +446,8 @@ mod tests {
         disk.mend();
         disk.write(0, &[2; 512]).unwrap();
         let Counts { writes, flushes, failed, blocks } = disk.counts();
-        assert_eq!((writes, flushes, failed, blocks), (2, 2, 3, 1));
+        assert_eq!((writes, flushes, blocks), (2, 2, 1));
+        assert_eq!(failed, Failed { content: 0, other: 1, flushes: 2 });
     }
 
     #[test]

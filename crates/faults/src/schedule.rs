@@ -139,7 +139,7 @@ impl Schedule {
         let ended = scene.run();
         match ended {
             Ok(()) => {
-                scene.figures.refused = scene.volume.disk().counts().failed;
+                scene.figures.refused = scene.volume.disk().counts().failed.all();
                 Ok(Ok(scene.figures))
             }
             Err(Stop::Broken(what)) => {
@@ -426,7 +426,9 @@ impl<'a> Scene<'a> {
             }
             other => format!("{other:?}"),
         };
-        self.note(format!("  {told}{}", if cut { ", and power fails" } else { "" }));
+        let failed = self.disk().counts().failed;
+        let failed = if failed.all() > 0 { format!("; so far {failed:?}") } else { String::new() };
+        self.note(format!("  {told}{}{failed}", if cut { ", and power fails" } else { "" }));
         match end {
             End::Overdue => return Err(Stop::Broken(Broken::Overdue)),
             End::Exit(0, _) if !cut => {

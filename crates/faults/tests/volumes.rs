@@ -66,7 +66,7 @@ fn content_that_the_disk_refuses_is_told_once_and_lost() {
             fs::write(&path, &content).unwrap();
             let told = !volume.write_back();
             let counts = volume.disk().counts();
-            assert!(told && counts.failed > 0, "{file_system:?} {failure:?}: {counts:?}");
+            assert!(told && counts.failed.content > 0, "{file_system:?} {failure:?}: {counts:?}");
             assert!(volume.write_back(), "{file_system:?} {failure:?}: it is told once");
             volume.disk().mend();
             volume.remount().unwrap();

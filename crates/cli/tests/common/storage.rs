@@ -70,13 +70,16 @@ fn copy(home: &Path, source: &Path, target: &Path) -> Copy {
 
 /// Copies until one is done, on a volume that fails no more.
 fn until_done(volume: &mut Volume, copy: &Copy) {
+    let mut ends = Vec::new();
     for _ in 0..4 {
-        if copy.run().expect("it is started").is_done() {
+        let end = copy.run().expect("it is started");
+        if end.is_done() {
             return;
         }
+        ends.push(end);
         volume.remount().expect("it was mounted before");
     }
-    panic!("nothing fails any more, and the copy still does");
+    panic!("nothing fails any more, and {:?} still does: {ends:#?}", copy.args);
 }
 
 /// One tree onto a file system whose device lies on a tmpfs that is too small, and then grows.
@@ -160,11 +163,9 @@ pub fn each_call_fails(file_system: FileSystem) {
                 on: false,
             });
             let end = copy.run().expect("it is started");
-            if !copy.injected() {
-                assert!(end.is_done(), "{end:?}");
-                break;
-            }
-            runs += 1;
+            let injected = copy.injected();
+            assert!(injected || end.is_done(), "{calls}, call {first}: {end:?}");
+            runs += u64::from(injected);
             let image = volume.disk().image(Loss::Unflushed);
             volume.replace(image).expect("it can be mounted");
             if !end.is_done() {
@@ -178,6 +179,9 @@ pub fn each_call_fails(file_system: FileSystem) {
             assert!(differences.is_empty(), "{calls}, call {first}, {end:?}: {differences:#?}");
             fs::remove_dir_all(&target).expect("it is there");
             assert!(volume.write_back(), "there is room for the next");
+            if !injected {
+                break;
+            }
         }
     }
     let name = file_system.name();
