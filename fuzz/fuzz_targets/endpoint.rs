@@ -6,17 +6,19 @@
 
 #![no_main]
 
+use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_engine::{Chunks, Config, ConnectionId, Endpoint, Mode, Transmit};
+use farhaul_engine::{Chunks, Config, ConnectionId, Endpoint, Mode, TagKeys, Transmit};
 use farhaul_wire::{
     Ack, AckDetail, AckRates, AckSeq, Boundary, Control, DataHeader, Handshake, LossRange, MsgNo,
     Packet, PeerIp, Request, Seq, SocketType, write_nak,
 };
 use libfuzzer_sys::fuzz_target;
+use siphasher::sip::SipHasher24;
 
 const MEMORY: usize = 1 << 20;
 const BACKLOG: usize = 4;
@@ -71,6 +73,21 @@ impl Input<'_> {
     }
 }
 
+/// The key of what the peer sends.
+const PEER_KEY: [u8; 16] = [2; 16];
+
+/// Puts a control packet into an envelope, as the engine's `tags.rs` describes it.
+fn seal(number: u64, packet: &[u8]) -> Vec<u8> {
+    let low = (number as u32).to_be_bytes();
+    let mark = [0xff, 0xff, 0xff, 0x01];
+    let mut out = [&mark, &low, &packet[8..16], &packet[..8], &packet[16..]].concat();
+    let mut hasher = SipHasher24::new_with_key(&PEER_KEY);
+    hasher.write(&number.to_be_bytes());
+    hasher.write(&out);
+    out.extend(hasher.finish().to_be_bytes());
+    out
+}
+
 struct Run {
     now: Time,
     endpoint: Endpoint,
@@ -80,6 +97,9 @@ struct Run {
     transmit: Transmit,
     /// The last cookie that was offered.
     cookie: u32,
+    /// The peer tags its control packets, the last of which had this number.
+    seals: bool,
+    sealed: u64,
 }
 
 impl Run {
@@ -93,7 +113,17 @@ impl Run {
         // Any ID will do until there is one.
         let id = endpoint.connect(now, peer, config).expect("the options are in range");
         endpoint.release(now, id, true);
-        let mut run = Run { now, endpoint, id, mode, peer, transmit: Transmit::new(), cookie: 0 };
+        let mut run = Run {
+            now,
+            endpoint,
+            id,
+            mode,
+            peer,
+            transmit: Transmit::new(),
+            cookie: 0,
+            seals: false,
+            sealed: 0,
+        };
         let hello = run.hello(Request::Hello);
         run.push(&packet(0, &Control::Handshake(hello)));
         run.poll();
@@ -124,7 +154,7 @@ impl Run {
 
     fn step(&mut self, input: &mut Input<'_>) {
         let id = self.id.value();
-        match input.byte() % 16 {
+        match input.byte() % 18 {
             0 => {
                 let bytes = input.bytes(1_600);
                 self.push(&bytes);
@@ -205,6 +235,21 @@ impl Run {
             12 => self.pass(Duration::from_micros(u64::from(input.u16()))),
             13 => self.pass(Duration::from_millis(u64::from(input.u16()) / 8)),
             14 => self.write(input),
+            // Control packets are authenticated from now on; the peer's are, or not.
+            15 => {
+                let (now, keys) = (self.now, TagKeys { send: [1; 16], receive: PEER_KEY });
+                self.endpoint.update(self.id, |c| {
+                    c.set_tag_keys(keys);
+                    c.authenticate(now);
+                });
+                self.seals = input.byte() % 4 > 0;
+            }
+            // Something in an envelope, with the right tag or a wrong one.
+            16 => {
+                let payload = input.bytes(200);
+                let info = u32::from(input.byte());
+                self.push(&packet(id, &Control::User { subtype: 0xff01, info, payload: &payload }));
+            }
             _ => self.read(usize::from(input.u16())),
         }
     }
@@ -234,7 +279,13 @@ impl Run {
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        self.push_from(self.peer, bytes);
+        if self.seals && bytes.len() >= 16 && bytes[0] & 0x80 != 0 {
+            self.sealed += 1;
+            let envelope = seal(self.sealed, bytes);
+            self.push_from(self.peer, &envelope);
+        } else {
+            self.push_from(self.peer, bytes);
+        }
     }
 
     fn push_from(&mut self, from: SocketAddr, bytes: &[u8]) {

@@ -26,6 +26,7 @@ use crate::receive::{Chunks, ReceiveHalf};
 use crate::rtt::Rtt;
 use crate::send::SendHalf;
 use crate::stats::{Counters, Monitor, Snapshot, Stats};
+use crate::tags::{TagKeys, Tags};
 
 /// A shutdown may be lost, so it is repeated until the peer answers with its own, so many times.
 const SHUTDOWNS: u32 = 5;
@@ -147,6 +148,7 @@ pub struct Connection {
     /// one in force, and when that was measured.
     real_period: (f64, Time),
     outbox: Outbox,
+    tags: Tags,
     /// What the peer's law would have this side do.
     peer_wish: Wish,
     last_heard: Time,
@@ -224,6 +226,7 @@ impl Connection {
             delivery: DeliveryRate::new(now),
             real_period: (0.0, now),
             outbox: Outbox::default(),
+            tags: Tags::default(),
             peer_wish: Wish::NONE,
             last_heard: now,
             disowned: Disowned::default(),
@@ -447,6 +450,28 @@ impl Connection {
         self.receive.widen(self.config.receive_capacity(self.config.wire_mss(self.peer.ip())));
     }
 
+    /// Both sides share keys that nobody else knows: tagged control packets of the peer are understood
+    /// from now on. [`Connection::authenticate`] follows, once it is certain that the peer has done
+    /// this.
+    pub fn set_tag_keys(&mut self, keys: TagKeys) {
+        self.tags.set_keys(keys);
+    }
+
+    /// Control packets are authenticated from now on: those of this side bear tags, and those of the
+    /// peer must. Until the peer's first tagged packet, for two seconds at most, others are taken as
+    /// well, for it may not have heard yet; after that there is no way back to packets without tags,
+    /// and a peer that sends none falls silent. What has no good tag changes nothing and is counted
+    /// ([`Counters::forged`]). Data packets bear no tags.
+    ///
+    /// Without [`Connection::set_tag_keys`] on this side before it does nothing; without that on the
+    /// peer's the connection ends.
+    pub fn authenticate(&mut self, now: Time) {
+        if self.tags.start(now) {
+            // So that the peer need not wait for something else that is tagged.
+            self.outbox.keep_alive = true;
+        }
+    }
+
     /// Limits the sending rate, bits/s with all headers; less than 8000 counts as that.
     pub fn set_max_bandwidth(&mut self, bits_per_second: Option<u64>) {
         let bits = f64::from(self.agreement.wire_mss) * 8.0;
@@ -634,6 +659,11 @@ impl Connection {
         self.events.readable = true;
         self.events.writable = true;
         self.tell_law(now, |law, view, knobs| law.close(view, knobs));
+    }
+
+    /// What is needed to go on with the tags of a connection that is over.
+    pub(crate) fn take_tags(&mut self) -> Tags {
+        core::mem::take(&mut self.tags)
     }
 
     /// What this side tells its peer of the end.

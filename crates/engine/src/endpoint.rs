@@ -18,6 +18,7 @@ use crate::connection::{Connection, Events};
 use crate::cookie::{COOKIE_LIFE, CookieJar};
 use crate::handshake::{ConnectError, Connecting, Progress};
 use crate::secrets::Secrets;
+use crate::tags::Tags;
 use crate::transmit::Transmit;
 
 /// Connections that are over are remembered so long, to answer a peer that has not heard.
@@ -103,6 +104,7 @@ struct Remembered {
     peer_id: u32,
     /// What the peer is told if it has not heard of the end.
     shutdown: Control<'static>,
+    tags: Tags,
 }
 
 /// The connections of one UDP port.
@@ -370,7 +372,10 @@ impl Endpoint {
                     self.counters.wrong_address += range.len().div_ceil(segment) as u64;
                     return;
                 }
-                connection.handle(now, bytes, range, segment, retain);
+                if !connection.handle(now, bytes, range, segment, retain) {
+                    // Not even a turn: when a connection sends is not for others to say.
+                    return;
+                }
             }
             Entry::Connecting(connecting) => {
                 if connecting.peer != from {
@@ -581,11 +586,12 @@ impl Endpoint {
 
     fn remove(&mut self, now: Time, id: u32) {
         let Some(socket) = self.sockets.remove(&id) else { return };
-        let Entry::Open(connection) = socket.entry else { return };
+        let Entry::Open(mut connection) = socket.entry else { return };
         if self.remembered.len() < MAX_REMEMBERED {
             let (peer, peer_id) = (connection.peer(), connection.agreement().peer_id);
             let shutdown = connection.shutdown();
-            self.remembered.insert(id, Remembered { peer, peer_id, shutdown });
+            let tags = connection.take_tags();
+            self.remembered.insert(id, Remembered { peer, peer_id, shutdown, tags });
             self.forget.push_back((now + MEMORY, id));
         }
         if let Some(client) = socket.client {

@@ -22,6 +22,7 @@ mod rtt;
 mod secrets;
 mod send;
 mod stats;
+mod tags;
 mod transmit;
 
 pub use config::{Config, ConfigError, Mode, Origins};
@@ -32,4 +33,5 @@ pub use handshake::ConnectError;
 pub use loss_list::LossList;
 pub use receive::{Chunks, ReorderTolerance};
 pub use stats::{Counters, Snapshot, Span, Stats};
+pub use tags::TagKeys;
 pub use transmit::Transmit;

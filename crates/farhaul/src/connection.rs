@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_engine::{Chunks, CloseReason, ConnectionId, Frames, Mode, SendError, Stats};
+use farhaul_engine::{Chunks, CloseReason, ConnectionId, Frames, Mode, SendError, Stats, TagKeys};
 
 use crate::endpoint::Endpoint;
 use crate::error::{closed_error, end_of_input, send_error};
@@ -160,6 +160,19 @@ impl Connection {
     /// [`Options::stranger_memory`](crate::Options::stranger_memory) from now on.
     pub fn welcome(&self) {
         self.inner.update(|_, c| c.welcome());
+    }
+
+    /// Both sides share keys that nobody else knows: the peer's tagged control packets are understood
+    /// from now on. To be called before the peer can know that this side has the keys.
+    pub fn set_tag_keys(&self, keys: TagKeys) {
+        self.inner.update(|_, c| c.set_tag_keys(keys));
+    }
+
+    /// Control packets are authenticated from now on, in both directions: to be called when the peer
+    /// has shown that it has the keys, on both sides. See
+    /// [`authenticate`](farhaul_engine::Connection::authenticate) of the engine.
+    pub fn authenticate(&self) {
+        self.inner.update(|now, c| c.authenticate(now));
     }
 
     /// Replaces the congestion control law.

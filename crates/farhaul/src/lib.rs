@@ -44,7 +44,7 @@ pub use endpoint::{Endpoint, Listener};
 pub use farhaul_control::{Spec as Law, laws};
 pub use farhaul_engine::{
     CloseReason, ConnectError, Counters, EndpointCounters, Mode, ReorderTolerance, Snapshot, Span,
-    Stats,
+    Stats, TagKeys,
 };
 pub use farhaul_udp::BufferSizes;
 pub use options::Options;

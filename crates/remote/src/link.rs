@@ -85,6 +85,9 @@ pub struct LinkStats {
     pub flow_window: u32,
     /// Packets in flight.
     pub in_flight: u32,
+    /// Control packets that bore the peer's address and were not the peer's, or came again. They
+    /// changed nothing. Zero where they are not told from others: of a plain link.
+    pub forged: u64,
     /// The peer's window, not the network, is what limits this side now: its reader is slow.
     pub blocked_by_peer: bool,
     /// Data packets that the peer is said to have acknowledged, and those that have come here without a
@@ -252,6 +255,7 @@ impl LinkHandle {
             congestion_window: now.congestion_window,
             flow_window: now.flow_window,
             in_flight: now.in_flight,
+            forged: total.forged,
             blocked_by_peer: now.flow_window < now.congestion_window
                 && now.in_flight >= now.flow_window,
             acknowledged: Some(total.packets_acked),

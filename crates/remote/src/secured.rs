@@ -10,8 +10,9 @@ use zeroize::Zeroizing;
 use crate::link::Link;
 use crate::wire::{Core, Raw, Wire};
 
-/// What each side seals first: this, and how it wants to go on.
-const CONFIRMATION: &[u8; 14] = b"farhaul link 1";
+/// What each side seals first: this, and how it wants to go on. From 2 on, the control packets of a
+/// sealed link over UDT are authenticated.
+const CONFIRMATION: &[u8; 14] = b"farhaul link 2";
 const GOES_ON_SEALED: u8 = 0;
 const GOES_ON_PLAIN: u8 = 1;
 
@@ -121,6 +122,8 @@ pub(crate) fn secure(
     let wire = || Wire(Arc::clone(&core));
     let session = handshake(wire(), role, &terms.identity, &terms.trust, &terms.context.0)?;
     let (mut sealer, mut opener) = (Sealer::new(wire(), &session), Opener::new(wire(), &session));
+    // Before the peer hears of this side, for it may begin to tag its packets then.
+    core.set_tag_keys(session.tags());
     // Whatever follows, the first record shows that both know the secret, and what they want. Who
     // yields hears the other first.
     let say = |sealer: &mut Sealer<Wire>, plain: bool| -> Result<(), LinkError> {
@@ -147,6 +150,10 @@ pub(crate) fn secure(
     }
     if peers_plain != plain {
         return Err(LinkError::Plain { here: plain });
+    }
+    if !plain {
+        // The peer has the keys: what it has said was sealed with others of the same handshake.
+        core.authenticate();
     }
     core.unhurried().map_err(LinkError::Broken)?;
     Ok(match plain {

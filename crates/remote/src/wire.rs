@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farhaul::Connection;
+use farhaul::{Connection, TagKeys};
+use farhaul_secure::TagSecrets;
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::link::Kind;
@@ -131,6 +132,21 @@ impl Core {
             next: Mutex::new(None),
             bytes_sent: AtomicU64::new(0),
         })
+    }
+
+    /// The peer's control packets can be told from others, where the transport has any.
+    pub fn set_tag_keys(&self, keys: &TagSecrets) {
+        if let Raw::Udp(connection) = &self.raw {
+            let TagSecrets { sending, receiving } = keys;
+            connection.set_tag_keys(TagKeys { send: **sending, receive: **receiving });
+        }
+    }
+
+    /// Others than the peer's are of no effect from now on.
+    pub fn authenticate(&self) {
+        if let Raw::Udp(connection) = &self.raw {
+            connection.authenticate();
+        }
     }
 
     /// The handshake is over: the peer is known, and may take its time and send much.

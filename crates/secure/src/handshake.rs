@@ -31,6 +31,10 @@ const MAX_MESSAGE: usize = 16 << 10;
 const MAX_MESSAGES: usize = 16;
 /// What rustls's exporter tells these secrets from others by (RFC 8446 §7.5).
 const EXPORTER_LABEL: &[u8] = b"EXPORTER farhaul records";
+/// And the keys of the transport's control packets.
+const TAGS_LABEL: &[u8] = b"EXPORTER farhaul control packets";
+/// Bytes of such a key.
+const TAG_KEY: usize = 16;
 
 /// Which side of the handshake this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,24 @@ pub struct Session {
     cipher: Cipher,
     sending: Zeroizing<[u8; SECRET]>,
     receiving: Zeroizing<[u8; SECRET]>,
+    tags: TagSecrets,
+}
+
+/// Keys by which the transport below tells its peer's control packets from others: one of what this
+/// side sends and one of what it receives, independent of those of the records.
+#[derive(Clone)]
+pub struct TagSecrets {
+    /// Of what this side sends.
+    pub sending: Zeroizing<[u8; TAG_KEY]>,
+    /// Of what the peer sends.
+    pub receiving: Zeroizing<[u8; TAG_KEY]>,
+}
+
+/// Not the keys.
+impl fmt::Debug for TagSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagSecrets").finish_non_exhaustive()
+    }
 }
 
 impl Session {
@@ -96,11 +118,19 @@ impl Session {
     pub fn with_known_keys(role: Role, cipher: Cipher, secret: [u8; SECRET]) -> Session {
         let of_client = Zeroizing::new(secret);
         let of_server = Zeroizing::new(secret.map(|byte| !byte));
-        let (sending, receiving) = match role {
-            Role::Client => (of_client, of_server),
-            Role::Server => (of_server, of_client),
+        let (sending, receiving) = of_role(role, of_client, of_server);
+        let half = |of: &[u8; SECRET]| {
+            let mut key = Zeroizing::new([0; TAG_KEY]);
+            key.copy_from_slice(&of[..TAG_KEY]);
+            key
         };
-        Session { peer: PublicKey::EXAMPLE, cipher, sending, receiving }
+        let tags = TagSecrets { sending: half(&sending), receiving: half(&receiving) };
+        Session { peer: PublicKey::EXAMPLE, cipher, sending, receiving, tags }
+    }
+
+    /// Keys for the transport's control packets.
+    pub fn tags(&self) -> &TagSecrets {
+        &self.tags
     }
 
     pub(crate) fn sending(&self) -> Schedule {
@@ -201,19 +231,36 @@ fn session(tls: &Connection, role: Role, context: &[u8]) -> Result<Session, Hand
         Some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256) => Cipher::ChaCha20Poly1305,
         _ => Cipher::Aes256Gcm,
     };
-    let mut both = Zeroizing::new([0; 2 * SECRET]);
-    tls.export_keying_material(&mut both[..], EXPORTER_LABEL, Some(context)).map_err(protocol)?;
-    let half = |n: usize| {
-        let mut secret = Zeroizing::new([0; SECRET]);
-        secret.copy_from_slice(&both[n * SECRET..(n + 1) * SECRET]);
-        secret
-    };
-    let (of_client, of_server) = (half(0), half(1));
-    let (sending, receiving) = match role {
+    let (of_client, of_server) = export(tls, EXPORTER_LABEL, context)?;
+    let (sending, receiving) = of_role(role, of_client, of_server);
+    let (of_client, of_server) = export(tls, TAGS_LABEL, context)?;
+    let tags = of_role(role, of_client, of_server);
+    let tags = TagSecrets { sending: tags.0, receiving: tags.1 };
+    Ok(Session { peer, cipher, sending, receiving, tags })
+}
+
+type Bytes<const N: usize> = Zeroizing<[u8; N]>;
+
+/// Two secrets that only the two sides know: the client's, and the server's.
+fn export<const N: usize>(
+    tls: &Connection,
+    label: &[u8],
+    context: &[u8],
+) -> Result<(Bytes<N>, Bytes<N>), HandshakeError> {
+    let both = Zeroizing::new(vec![0; 2 * N]);
+    let both = tls.export_keying_material(both, label, Some(context)).map_err(protocol)?;
+    let (mut of_client, mut of_server) = (Zeroizing::new([0; N]), Zeroizing::new([0; N]));
+    of_client.copy_from_slice(&both[..N]);
+    of_server.copy_from_slice(&both[N..]);
+    Ok((of_client, of_server))
+}
+
+/// What this side sends with, and receives with.
+fn of_role<T>(role: Role, of_client: T, of_server: T) -> (T, T) {
+    match role {
         Role::Client => (of_client, of_server),
         Role::Server => (of_server, of_client),
-    };
-    Ok(Session { peer, cipher, sending, receiving })
+    }
 }
 
 fn peer_key(tls: &Connection) -> Option<PublicKey> {

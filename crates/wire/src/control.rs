@@ -130,6 +130,19 @@ pub struct AckRates {
 }
 
 impl<'a> ControlPacket<'a> {
+    /// Parses a control packet whose header does not lie before its payload.
+    ///
+    /// # Errors
+    ///
+    /// A [`ParseError`] that names the first thing found wrong, as [`Packet::parse`](crate::Packet::parse).
+    pub fn from_parts(header: &[u8; HEADER_LEN], payload: &'a [u8]) -> Result<Self, ParseError> {
+        let words = words::from_header(header);
+        if words[0] >> 31 == 0 {
+            return Err(ParseError::NoControl(words[0]));
+        }
+        ControlPacket::parse(words, payload)
+    }
+
     /// Parses a control packet; the caller has seen that bit 31 of the first word is set.
     pub(crate) fn parse(header: [u32; 4], payload: &'a [u8]) -> Result<Self, ParseError> {
         let [first, info, timestamp, dest] = header;

@@ -14,6 +14,8 @@ pub enum ParseError {
     Header(usize),
     /// Bit 31 of the destination socket ID is set.
     Destination(u32),
+    /// The first word should be that of a control packet, and its bit 31 is not set.
+    NoControl(u32),
     /// The handshake's payload, of this many bytes, is not 48 bytes long.
     HandshakeLength(usize),
     /// Bit 31 of the handshake's initial sequence number is set.
@@ -58,6 +60,7 @@ impl fmt::Display for ParseError {
         match *self {
             Header(len) => write!(f, "datagram of {len} bytes is shorter than a header"),
             Destination(id) => write!(f, "destination socket ID {id:#010x} exceeds 31 bits"),
+            NoControl(word) => write!(f, "first word {word:#010x} is not that of a control packet"),
             HandshakeLength(len) => write!(f, "handshake payload has {len} bytes, not 48"),
             InitialSequence(n) => write!(f, "initial sequence number {n:#010x} exceeds 31 bits"),
             SocketId(id) => write!(f, "handshake socket ID {id:#010x} exceeds 31 bits"),

@@ -56,6 +56,7 @@ impl link::LinkHandle for Handle {
             capacity: stats.capacity,
             acknowledged: stats.acknowledged,
             arrived: stats.arrived,
+            forged: stats.forged,
         }
     }
 

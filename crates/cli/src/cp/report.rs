@@ -107,6 +107,10 @@ pub struct Measured {
     pub rtt_ms: Option<f64>,
     pub packets_sent: Option<u64>,
     pub retransmitted: Option<u64>,
+    /// Control packets of UDT that the peer had not sent, seen by this side: somebody tried to
+    /// disturb the copy.
+    #[serde(default)]
+    pub forged_packets: u64,
     /// What held it up most of the time; none if it was too short to tell, or nothing stands out.
     pub limited_by: Option<String>,
     /// Share of their time that the lanes of each side spent in each stage.
@@ -128,6 +132,7 @@ impl Measured {
             rtt_ms: (!going.rtt.is_zero()).then_some(going.rtt.as_secs_f64() * 1e3),
             packets_sent: counted.then_some(going.packets_sent),
             retransmitted: counted.then_some(going.retransmitted),
+            forged_packets: going.forged,
             limited_by: going.limit().map(|limit| limit.to_string()),
             source_stages: Stages::of(&going.overall.source),
             sink_stages: Stages::of(&going.overall.sink),
@@ -326,6 +331,10 @@ impl Report {
                 if let (Some(again), Some(sent)) = (retransmitted, packets_sent) {
                     let share = *again as f64 * 100.0 / *sent as f64;
                     write!(out, ", retransmitted {share:.2}%")?;
+                }
+                if self.measured.forged_packets > 0 {
+                    let count = self.measured.forged_packets;
+                    write!(out, ", {}", counted(count, "forged packet", "forged packets"))?;
                 }
                 writeln!(out)?;
             }

@@ -46,6 +46,9 @@ pub struct Going {
     pub packets_sent: u64,
     /// Packets sent again.
     pub retransmitted: u64,
+    /// Control packets that bore the peer's address and were not its own, of all connections that
+    /// there were at a look.
+    pub forged: u64,
     /// What the path carries, bits/s.
     pub capacity: f64,
     /// The transport.
@@ -416,6 +419,8 @@ struct Watch<'a> {
     source: bool,
     progress: &'a (dyn Fn() -> Progress + Sync),
     going: Going,
+    /// Forged packets of the connections at the last look.
+    forged: u64,
     /// What this side and the other had told at the end of the last window.
     before: (Pulse, Pulse),
     at: Instant,
@@ -435,7 +440,7 @@ impl<'a> Watch<'a> {
     ) -> Self {
         let (going, before) = Default::default();
         let (at, passed) = (Instant::now(), Duration::ZERO);
-        Watch { session, source, progress, going, before, at, passed, moved: 0 }
+        Watch { session, source, progress, going, forged: 0, before, at, passed, moved: 0 }
     }
 
     /// Whether this was the look at the end of a window.
@@ -458,6 +463,9 @@ impl<'a> Watch<'a> {
             }
         }
         let tcp = over_tcp(going);
+        let forged = facts.iter().map(|facts| facts.forged).sum::<u64>();
+        // Less is that of connections which are gone.
+        going.forged += forged.saturating_sub(std::mem::replace(&mut self.forged, forged));
         if !facts.is_empty() {
             going.rtt = facts.iter().map(|facts| facts.rtt).max().unwrap_or_default();
             going.capacity = facts.iter().map(|facts| facts.capacity).fold(0.0, f64::max);

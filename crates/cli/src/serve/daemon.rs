@@ -22,7 +22,7 @@ use super::accounts::Accounts;
 use super::admit::{Granted, Refusal, admit};
 use super::config::{Live, ServeConfig};
 use super::families::{
-    ACTIVE, FAILED_FILES, FILES, RECEIVED, REFUSED, RELOADS, SENT, SESSIONS, UNVERIFIED,
+    ACTIVE, FAILED_FILES, FILES, FORGED, RECEIVED, REFUSED, RELOADS, SENT, SESSIONS, UNVERIFIED,
 };
 use super::log::{Bound, Field, Level, Log};
 use super::meter::Meter;
@@ -31,7 +31,7 @@ use super::sessions::{Id, Patience, Running, Sessions};
 use super::status::Status;
 use crate::cp::job::Job;
 use crate::cp::links::adapt;
-use crate::cp::side::{self, Finished, Service, Surroundings, Wish};
+use crate::cp::side::{self, Finished, Going, Service, Surroundings, Wish};
 
 /// How long a client may take to say what a connection is for.
 const FIRST_WORD: Duration = Duration::from_secs(10);
@@ -371,7 +371,9 @@ struct Counters {
     moved: Value,
     files: Value,
     failed: Value,
+    forged: Value,
     told: AtomicU64,
+    told_forged: AtomicU64,
 }
 
 impl Counters {
@@ -379,6 +381,13 @@ impl Counters {
     fn moved(&self, moved: u64) {
         let before = self.told.fetch_max(moved, Ordering::Relaxed);
         self.moved.add(moved.saturating_sub(before));
+    }
+
+    /// How a session is doing.
+    fn going(&self, going: &Going) {
+        self.moved(going.progress.moved);
+        let before = self.told_forged.fetch_max(going.forged, Ordering::Relaxed);
+        self.forged.add(going.forged.saturating_sub(before));
     }
 
     fn event(&self, event: &Event<'_>) {
@@ -405,7 +414,9 @@ impl Server {
             moved: metrics.value(if reads { &SENT } else { &RECEIVED }, &labels),
             files: metrics.value(&FILES, &[labels[0], labels[1], direction]),
             failed: metrics.value(&FAILED_FILES, &labels),
+            forged: metrics.value(&FORGED, &labels),
             told: AtomicU64::new(0),
+            told_forged: AtomicU64::new(0),
         };
         // Enough to tell sessions apart in the log.
         let number: String = id[..4].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -440,7 +451,7 @@ impl Server {
                 cancel: Cancel::default(),
                 observe: &observe,
                 show: &mut |going| {
-                    counters.moved(going.progress.moved);
+                    counters.going(going);
                     if let Err(used) = running.meter.check() {
                         running.end(TransferError::Stopped(used.to_string()));
                     }
@@ -452,7 +463,7 @@ impl Server {
                 service: Some(Service { root: &root, ready: &ready, end: &running.end }),
             },
         );
-        counters.moved(finished.going.progress.moved);
+        counters.going(&finished.going);
         match &finished.result {
             Err(error) if !begun.get() => {
                 // Whoever has asked for it is told why, and that is written down.

@@ -84,6 +84,14 @@ pub const REFUSED: Family = Family {
     help: "Connections that were refused, by why.",
     labels: &["reason"],
 };
+/// Packets of sessions that their clients had not sent.
+pub const FORGED: Family = Family {
+    name: "farhaul_forged_packets",
+    kind: Kind::Counter,
+    unit: "",
+    help: "Control packets with a client's address that the client had not sent; they changed nothing.",
+    labels: PEER,
+};
 /// Times that the configuration was read again; `outcome` is done or failed.
 pub const RELOADS: Family = Family {
     name: "farhaul_config_reloads",
@@ -105,5 +113,6 @@ pub const FAMILIES: &[&Family] = &[
     &FAILED_FILES,
     &UNVERIFIED,
     &REFUSED,
+    &FORGED,
     &RELOADS,
 ];

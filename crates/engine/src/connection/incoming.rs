@@ -17,6 +17,7 @@ const STOCK_DEAF_FOR: i32 = 64;
 impl Connection {
     /// Datagrams of one receive-offload buffer, `bytes[range]`, each of `segment` bytes but the
     /// last, all from the peer and for this connection. `retain`: `bytes` may be kept by reference.
+    /// Returns whether any of it is the peer's, as far as that is known.
     pub(crate) fn handle(
         &mut self,
         now: Time,
@@ -24,20 +25,30 @@ impl Connection {
         range: core::ops::Range<usize>,
         segment: usize,
         retain: bool,
-    ) {
+    ) -> bool {
         if self.is_over() {
-            self.answer_late(&bytes[range.start..range.end.min(range.start + segment)]);
-            return;
+            self.answer_late(now, &bytes[range.start..range.end.min(range.start + segment)]);
+            return true;
         }
         let mut heard = false;
         let mut batch = None;
         let mut data = 0;
         let mut burst_ends = false;
+        let mut any = false;
         let mut start = range.start;
         while start < range.end {
             let end = (start + segment).min(range.end);
+            let Some(packet) = self.tags.open(now, &bytes[start..end]) else {
+                self.counters.forged += 1;
+                start = end;
+                continue;
+            };
+            any = true;
+            // Anybody can send data packets: where control packets are authenticated, those are the
+            // signs of life.
+            let counts = matches!(packet, Ok(Packet::Control(_))) || !self.tags.are_required(now);
             let refused = self.counters.invalid;
-            match Packet::parse(&bytes[start..end]) {
+            match packet {
                 // A peer may take this side's MSS for its own, and no more.
                 Ok(Packet::Data(_, payload)) if payload.len() > self.most_payload => {
                     self.counters.invalid += 1;
@@ -54,7 +65,7 @@ impl Connection {
                 Err(_) => self.counters.invalid += 1,
             }
             // What no peer would send is no sign of life.
-            heard |= self.counters.invalid == refused;
+            heard |= counts && self.counters.invalid == refused;
             start = end;
         }
         if heard {
@@ -63,7 +74,10 @@ impl Connection {
         if data > 0 {
             self.after_data(now, data, burst_ends, batch.filter(|_| retain));
         }
-        self.advance_life(now);
+        if any {
+            self.advance_life(now);
+        }
+        any
     }
 
     /// One data packet, from the peer and for this connection.
@@ -71,7 +85,9 @@ impl Connection {
         if payload.len() > self.most_payload {
             self.counters.invalid += 1;
         } else {
-            self.last_heard = now;
+            if !self.tags.are_required(now) {
+                self.last_heard = now;
+            }
             let mut batch = None;
             self.on_data(now, payload, header, 0, payload.len(), true, &mut batch);
             self.after_data(now, 1, payload.len() < self.payload_size(), batch);
@@ -89,11 +105,15 @@ impl Connection {
     }
 
     /// The peer goes on after the end: it has not heard of it.
-    pub(super) fn answer_late(&mut self, datagram: &[u8]) {
-        self.outbox.shutdown |= match Packet::parse(datagram) {
-            Ok(Packet::Data(..)) => true,
-            Ok(Packet::Control(control)) => !matches!(control.body, Control::Shutdown { .. }),
-            Err(_) => false,
+    pub(super) fn answer_late(&mut self, now: Time, datagram: &[u8]) {
+        self.outbox.shutdown |= match self.tags.open(now, datagram) {
+            Some(Ok(Packet::Data(..))) => true,
+            Some(Ok(Packet::Control(control))) => !matches!(control.body, Control::Shutdown { .. }),
+            Some(Err(_)) => false,
+            None => {
+                self.counters.forged += 1;
+                false
+            }
         };
     }
 

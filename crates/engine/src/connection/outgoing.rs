@@ -12,6 +12,7 @@ use farhaul_wire::{
 use super::{Connection, Life};
 use crate::handshake::own_fields;
 use crate::receive::AckForm;
+use crate::tags::{FRONT, OVERHEAD, room_for};
 use crate::transmit::Transmit;
 
 /// The custom message that carries a [`Wish`] in the header's word. A stock peer ignores it.
@@ -171,7 +172,8 @@ impl Connection {
         }
         if let Some(message) = self.outbox.custom.pop_front() {
             let CustomMessage { subtype, info, payload } = message;
-            let payload = &payload[..payload.len().min(self.payload_size())];
+            let overhead = if self.tags.are_sent() { OVERHEAD } else { 0 };
+            let payload = &payload[..payload.len().min(self.payload_size() - overhead)];
             return self.push_control(now, &Control::User { subtype, info, payload }, out);
         }
         if core::mem::take(&mut self.outbox.shutdown) {
@@ -241,15 +243,17 @@ impl Connection {
     }
 
     pub(super) fn push_nak(&mut self, now: Time, out: &mut Transmit) {
-        let mut packet = [0; 1500];
-        let space = (self.payload_size() + HEADER_LEN).min(packet.len());
+        let mut packet = [0; 1500 + OVERHEAD];
+        let space = (self.payload_size() + HEADER_LEN).min(1500);
+        let overhead = if self.tags.are_sent() { OVERHEAD } else { 0 };
+        let room = FRONT..FRONT + space - overhead;
         let naks = &mut self.outbox.naks;
         // Zero is the mark of the stock library.
         let clock = self.send.clock_us(now).max(1);
-        let (len, taken) = write_nak(naks, clock, self.agreement.peer_id, &mut packet[..space]);
+        let (len, taken) = write_nak(naks, clock, self.agreement.peer_id, &mut packet[room]);
         naks.drain(..taken.max(1));
         self.counters.naks_sent += 1;
-        out.push_control(&packet[..len]);
+        out.push_control(self.tags.seal(&mut packet, len));
     }
 
     pub(super) fn push_control(
@@ -261,14 +265,17 @@ impl Connection {
         let mut packet = [0; 128];
         let clock = self.send.clock_us(now).max(1);
         let dest = self.agreement.peer_id;
-        if let Some(len) = control.write(clock, dest, &mut packet) {
-            out.push_control(&packet[..len]);
+        if room_for(control) <= packet.len()
+            && let Some(len) = control.write(clock, dest, &mut packet[FRONT..])
+        {
+            out.push_control(self.tags.seal(&mut packet, len));
             return true;
         }
-        let mut packet = vec![0; control.datagram_len().min(CONTROL_SPACE)];
-        match control.write(clock, dest, &mut packet) {
+        let mut packet = vec![0; room_for(control).min(CONTROL_SPACE)];
+        let end = packet.len() - (OVERHEAD - FRONT);
+        match control.write(clock, dest, &mut packet[FRONT..end]) {
             Some(len) => {
-                out.push_control(&packet[..len]);
+                out.push_control(self.tags.seal(&mut packet, len));
                 true
             }
             None => false,

@@ -10,6 +10,7 @@ use super::{Client, ConnectionId, Endpoint, Entry, Socket};
 use crate::config::{Config, ConfigError};
 use crate::connection::Connection;
 use crate::handshake::{Agreement, own_fields, socket_type};
+use crate::tags::{FRONT, OVERHEAD};
 
 /// Answers that wait to be sent to strangers: beyond it they are dropped, as a network would.
 const MAX_REPLIES: usize = 256;
@@ -157,20 +158,21 @@ impl Endpoint {
     /// missed the shutdown.
     pub(super) fn handle_late(&mut self, now: Time, from: SocketAddr, id: u32, datagram: &[u8]) {
         self.forget_old(now);
-        let is_shutdown = matches!(
-            Packet::parse(datagram),
-            Ok(Packet::Control(c)) if matches!(c.body, Control::Shutdown { .. })
-        );
-        match self.remembered.get(&id) {
+        match self.remembered.get_mut(&id) {
             Some(known) if known.peer == from => {
-                if !is_shutdown {
-                    let peer_id = known.peer_id;
-                    let mut packet = [0; 20];
-                    // The answer is no longer than what it answers.
-                    if let Some(len) = known.shutdown.write(1, peer_id, &mut packet)
-                        && len <= datagram.len()
-                    {
-                        self.push_reply(from, packet[..len].to_vec());
+                let goes_on = match known.tags.open(now, datagram) {
+                    Some(Ok(Packet::Control(c))) => !matches!(c.body, Control::Shutdown { .. }),
+                    Some(Ok(Packet::Data(..)) | Err(_)) => true,
+                    None => false,
+                };
+                let mut room = [0; 20 + OVERHEAD];
+                if goes_on
+                    && let Some(len) = known.shutdown.write(1, known.peer_id, &mut room[FRONT..])
+                {
+                    let answer = known.tags.seal(&mut room, len).to_vec();
+                    // It is no longer than what it answers.
+                    if answer.len() <= datagram.len() {
+                        self.push_reply(from, answer);
                     }
                 }
             }

@@ -69,6 +69,8 @@ pub struct LinkFacts {
     /// How much has come from the peer without a gap before it, in the same units. The transport of
     /// an honest path tells the peer of no more than that.
     pub arrived: Option<u64>,
+    /// Control packets that were not the peer's, and changed nothing.
+    pub forged: u64,
 }
 
 /// What a new connection is for: the first thing that its dialer says on it.

@@ -40,6 +40,10 @@ fn both_sides_know_each_other_and_have_the_same_keys() {
     assert_eq!((near.peer(), far.peer()), (server.public_key(), client.public_key()));
     assert_eq!((&near.sending, &near.receiving), (&far.receiving, &far.sending));
     assert_ne!(near.sending, near.receiving);
+    let (tags, far_tags) = (near.tags(), far.tags());
+    assert_eq!((&tags.sending, &tags.receiving), (&far_tags.receiving, &far_tags.sending));
+    assert_ne!(tags.sending, tags.receiving);
+    assert!(!near.sending.starts_with(&tags.sending[..]), "another secret than the records'");
     assert_eq!(near.cipher, far.cipher);
 }
 
@@ -57,6 +61,8 @@ fn another_session_has_other_keys() {
     assert_ne!(sessions[0].0.sending, sessions[0].1.receiving, "contexts differ");
     assert_eq!(sessions[1].0.sending, sessions[1].1.receiving);
     assert_ne!(sessions[1].0.sending, sessions[2].0.sending);
+    assert_ne!(sessions[0].0.tags().sending, sessions[0].1.tags().receiving, "contexts differ");
+    assert_ne!(sessions[1].0.tags().sending, sessions[2].0.tags().sending);
 }
 
 #[test]
