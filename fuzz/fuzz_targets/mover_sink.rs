@@ -1,12 +1,15 @@
 //! Whatever a source says and sends: nothing outside the target directory is made, changed or removed.
 //!
-//! The input is a list of frames: a byte that says what it is, two for its length, and the bytes of a
-//! message or of what a lane carries.
+//! The input is a byte of options and a list of frames: a byte that says what it is, two for its length, and
+//! the bytes of a message or of what a lane carries: one that ends with the frame, or, by option, one of
+//! several that work beside each other and get their bytes frame by frame.
 
 #![no_main]
 
 use std::fs;
+use std::io::Read;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use farhaul_mover::transfer::link::LinkHandle;
@@ -25,7 +28,40 @@ impl LinkHandle for NoHandle {
     }
 }
 
-fn feed(sink: &Sink<'_>, mut bytes: &[u8]) {
+/// Lanes beside each other.
+const LANES: usize = 3;
+
+/// What a lane reads: the pieces that come, until there are no more.
+struct Pieces {
+    from: Receiver<Vec<u8>>,
+    piece: Vec<u8>,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        while self.piece.is_empty() {
+            match self.from.recv() {
+                Ok(piece) => self.piece = piece,
+                Err(_) => return Ok(0),
+            }
+        }
+        let length = self.piece.len().min(out.len());
+        out[..length].copy_from_slice(&self.piece[..length]);
+        self.piece.drain(..length);
+        Ok(length)
+    }
+}
+
+/// Works a lane; whether the transfer can go on.
+fn work(sink: &Sink<'_>, number: u32, reader: &mut (dyn Read + Send)) -> bool {
+    let keep = || true;
+    let writer = &mut std::io::sink();
+    let lane = Lane { number, reader, writer, handle: &NoHandle, keep: &keep };
+    !matches!(sink.lane(lane), Err(LaneEnd::Fatal(_)))
+}
+
+/// Of `lanes` there may be none: then each frame of theirs is one of its own.
+fn feed(sink: &Sink<'_>, lanes: &[SyncSender<Vec<u8>>], mut bytes: &[u8]) {
     while let [kind, high, low, rest @ ..] = bytes {
         let length = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
         let (frame, rest) = rest.split_at(length);
@@ -36,13 +72,11 @@ fn feed(sink: &Sink<'_>, mut bytes: &[u8]) {
                 Ok(Flow::Continue) => {}
                 Ok(Flow::Over) | Err(_) => return,
             }
-        } else {
-            let (reader, writer) = (&mut &frame[..], &mut std::io::sink());
-            let keep = || true;
-            let lane = Lane { number: 1, reader, writer, handle: &NoHandle, keep: &keep };
-            if let Err(LaneEnd::Fatal(_)) = sink.lane(lane) {
-                return;
-            }
+        } else if let Some(lane) = lanes.get(usize::from(kind >> 1) % LANES) {
+            // One that has ended takes nothing more.
+            let _ = lane.send(frame.to_vec());
+        } else if !work(sink, 1, &mut &frame[..]) {
+            return;
         }
     }
 }
@@ -57,7 +91,7 @@ fuzz_target!(|bytes: &[u8]| {
         delete: flags & 1 > 0,
         dry_run: flags & 2 > 0,
         verify: flags & 4 > 0,
-        durable: false,
+        durable: flags & 8 > 0,
         preserve: Preserve { hard_links: true, ..Preserve::default() },
         max_bytes: Some(1 << 24),
         ..SinkOptions::new(target)
@@ -65,7 +99,19 @@ fuzz_target!(|bytes: &[u8]| {
     let sink = Sink::new(options, Box::new(drop), Arc::default(), &|_| {}).expect("a directory");
     thread::scope(|threads| {
         let worker = threads.spawn(|| sink.work());
-        feed(&sink, bytes);
+        let (mut lanes, mut works) = (Vec::new(), Vec::new());
+        for number in 0..if flags & 16 > 0 { LANES } else { 0 } {
+            let (to, from) = sync_channel(64);
+            lanes.push(to);
+            let sink = &sink;
+            works.push(threads.spawn(move || {
+                work(sink, number as u32, &mut Pieces { from, piece: Vec::new() });
+            }));
+        }
+        feed(&sink, &lanes, bytes);
+        // They deal with what has come before they end.
+        drop(lanes);
+        works.into_iter().for_each(|work| work.join().expect("no panic"));
         sink.stop();
         let _ = worker.join().expect("no panic");
     });
