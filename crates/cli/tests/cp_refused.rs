@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use common::copy::{Done, Place, WAYS, Way, bytes, names, place_or_skip};
 use common::skip;
+use serde_json::json;
 
 const NOBODY: u32 = 65_534;
 
@@ -482,6 +483,26 @@ fn special_files_are_left_out_and_told() {
     let fifo = Command::new("mkfifo").arg(place.path("from/pipe")).status();
     assert!(fifo.expect("mkfifo").success());
     symlink("pipe", place.path("from/link")).expect("a link");
+    for way in WAYS {
+        let to = format!("to-{way:?}");
+        let done = place.copy(way, &["--json"], "from/", &to).well();
+        assert_eq!(names(&place.path(&to)), ["f", "link"], "{way:?}");
+        assert!(done.errors.contains("left out pipe: named pipe"), "{way:?} {}", done.errors);
+        assert_eq!(done.errors.matches("left out").count(), 1, "{way:?} {}", done.errors);
+        let report = done.json();
+        let told = (&report["skipped"], &report["left_out"]);
+        assert_eq!(told, (&1.into(), &json!(["pipe: named pipe"])), "{way:?}");
+        let quiet = place.copy(way, &["-q"], "from/", &to).well();
+        assert_eq!(quiet.errors, "", "{way:?}");
+        let closing = place.copy(way, &[], "from/", &to).well().text();
+        assert_eq!(closing.matches("pipe: named pipe").count(), 1, "{way:?} {closing}");
+    }
+}
+
+#[test]
+fn a_file_that_is_left_out_for_its_name_is_a_failure() {
+    let place = place_or_skip!();
+    place.write("from/f", "f");
     let reserved =
         [".farhaul-0123456789abcdef.part", ".farhaul-2-1.journal", ".farhaul-x.unsynced"];
     for name in reserved {
@@ -489,15 +510,14 @@ fn special_files_are_left_out_and_told() {
     }
     for way in WAYS {
         let to = format!("to-{way:?}");
-        let done = place.copy(way, &["--json"], "from/", &to).well();
-        assert_eq!(names(&place.path(&to)), ["f", "link"], "{way:?}");
-        assert!(done.errors.contains("left out pipe: named pipe"), "{way:?} {}", done.errors);
-        let told = |name| format!("left out {name}: a name that farhaul keeps for partial copies");
-        assert!(reserved.iter().all(|name| done.errors.contains(&told(name))), "{}", done.errors);
-        assert_eq!(done.errors.matches("left out").count(), 4, "{way:?} {}", done.errors);
-        assert_eq!(done.json()["skipped"], 4, "{way:?}");
-        let quiet = place.copy(way, &["-q"], "from/", &to).well();
-        assert_eq!(quiet.errors, "", "{way:?}");
+        let report = place.copy(way, &["--json"], "from/", &to).code(5).json();
+        assert_eq!(names(&place.path(&to)), ["f"], "{way:?}");
+        let told = (&report["failed"], &report["skipped"], &report["ok"]);
+        assert_eq!(told, (&3.into(), &0.into(), &false.into()), "{way:?} {report}");
+        let failures = report["failures"].to_string();
+        assert!(reserved.iter().all(|name| failures.contains(name)), "{way:?} {failures}");
+        // Unless it is meant.
+        place.copy(way, &["--exclude", ".farhaul-*"], "from/", &to).well();
     }
 }
 

@@ -56,7 +56,7 @@ mod walk;
 pub use error::{ReceiveError, SendError, Violation};
 pub use receive::{ReceiveOptions, receive};
 pub use report::{
-    Cancel, Event, Failure, Failures, Progress, Side, Special, Summary, printable_path,
+    Cancel, Event, Failure, Failures, LeftOut, Progress, Side, Special, Summary, printable_path,
 };
 pub use send::{SendOptions, send};
 pub use sources::check_sources;

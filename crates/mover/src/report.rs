@@ -110,8 +110,6 @@ pub enum Special {
     Socket,
     /// Something that this program does not know.
     Unknown,
-    /// Of whatever kind, with a name that transfers keep for what is not complete.
-    Reserved,
 }
 
 impl fmt::Display for Special {
@@ -122,8 +120,27 @@ impl fmt::Display for Special {
             Special::Fifo => "named pipe",
             Special::Socket => "socket",
             Special::Unknown => "special file",
-            Special::Reserved => "a name that farhaul keeps for partial copies",
         })
+    }
+}
+
+/// The special files that one transfer has left out: all counted, the first ones kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many.
+    pub count: u64,
+    /// The first of them, each with its path and what it is: at most [`LeftOut::KEPT`].
+    pub first: Vec<String>,
+}
+
+impl LeftOut {
+    /// The most that are kept.
+    pub const KEPT: usize = 100;
+
+    pub(crate) fn keep(&mut self, text: &str) {
+        if self.first.len() < Self::KEPT {
+            self.first.push(text.to_owned());
+        }
     }
 }
 

@@ -15,12 +15,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use farhaul_mover::Cancel;
 use farhaul_mover::transfer::link::{Link, LinkHandle, Purpose};
 use farhaul_mover::transfer::session::{Dial, Links, NoLink, Options, Session, Way, greet};
 use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::{Source, SourceOptions, SourceReport, Sources};
 use farhaul_mover::transfer::{Event, Observer, TransferError};
+use farhaul_mover::{Cancel, LeftOut};
 
 /// Connections that end after so many bytes in either direction, one after the other; those that
 /// come later do not.
@@ -119,6 +119,8 @@ struct Ran {
     source: Result<SourceReport, TransferError>,
     sink: Result<(), TransferError>,
     events: Vec<String>,
+    /// As the sink knows it.
+    left_out: LeftOut,
 }
 
 /// Moves `paths` into `target`; `limits` as of [`Breaking`], the first last. `push`: whether the source
@@ -200,8 +202,10 @@ fn run_meddled(
         (moved.join().unwrap(), stored)
     });
     let report = source.report();
+    let left_out = sink.left_out();
     drop((source, sink));
-    Ran { source: moved.map(|()| report), sink: stored, events: events.into_inner().unwrap() }
+    let events = events.into_inner().unwrap();
+    Ran { source: moved.map(|()| report), sink: stored, events, left_out }
 }
 
 /// Every entry below `root` with everything that is kept of it.
@@ -428,6 +432,43 @@ fn a_thread_that_panics_ends_the_transfer() {
         assert!(error.contains("internal error: nobody reads it any more"), "{error}");
         assert!(ran.sink.is_err() && !dir.path().join("x/x").exists());
     }
+}
+
+#[test]
+fn what_is_left_out_is_told_and_a_file_that_is_has_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir_all(from.join(".farhaul-d.part")).unwrap();
+    fs::write(from.join(".farhaul-d.part/lost"), "lost").unwrap();
+    fs::write(from.join(".farhaul-notes.journal"), "mine").unwrap();
+    symlink("x", from.join(".farhaul-l.part")).unwrap();
+    fs::write(from.join("file"), "file").unwrap();
+    for name in ["b-socket", "c-socket", ".farhaul-socket.part"] {
+        std::os::unix::net::UnixListener::bind(from.join(name)).unwrap();
+    }
+    for push in [true, false] {
+        let told = Mutex::new(0);
+        let ran = run_watched(
+            Sources::Paths(vec![from.clone()]),
+            SourceOptions::default(),
+            SinkOptions::new(SinkTarget::Path { path: to.clone(), directory: true }),
+            Vec::new(),
+            push,
+            [&|_| {}, &|event| {
+                *told.lock().unwrap() += u64::from(matches!(event, Event::Failed { .. }));
+            }],
+        );
+        let report = ran.source.unwrap();
+        ran.sink.unwrap();
+        assert_eq!((report.failures.count, report.omitted, report.left_out.count), (3, 3, 3));
+        assert_eq!(report.left_out.first.len(), 3);
+        let of = |kind: &str| ran.events.iter().filter(|event| event.starts_with(kind)).count();
+        assert_eq!((of("Failed"), of("Skipped")), (3, 3), "{:?}", ran.events);
+        assert_eq!(*told.lock().unwrap(), 3, "the sink's user knows as well");
+        let left_out = ran.left_out;
+        assert_eq!((left_out.count, left_out.first), (3, report.left_out.first));
+    }
+    assert_eq!(fs::read_dir(to.join("from")).unwrap().count(), 1);
 }
 
 /// Pushes `file` to `to` while `meddle` is done to it whenever the source writes: it is told how much has

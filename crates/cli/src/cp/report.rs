@@ -26,8 +26,9 @@ pub struct Summary {
     pub resumed_bytes: u64,
     /// Files that were there, or were to stay.
     pub same_files: u64,
-    /// Special files that were left out.
+    /// Special files that were left out, and the first of them with what they are.
     pub skipped: u64,
+    pub left_out: Vec<String>,
     /// Files that became longer while they were copied, as far as they were announced.
     #[serde(default)]
     pub grown_files: u64,
@@ -249,6 +250,20 @@ impl Report {
         format!("{directories}, {}", counted(symlinks, "link", "links"))
     }
 
+    /// The special files, the first of them by name.
+    fn show_left_out(&self, out: &mut dyn Write) -> io::Result<()> {
+        const NAMED: usize = 5;
+        let Summary { skipped, left_out, .. } = &self.summary;
+        if *skipped == 0 {
+            return Ok(());
+        }
+        let named: Vec<&str> = left_out.iter().take(NAMED).map(String::as_str).collect();
+        let more = skipped.saturating_sub(named.len() as u64);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let count = counted(*skipped, "special file", "special files");
+        writeln!(out, "left out {count}: {}{more}", named.join("; "))
+    }
+
     /// For people.
     pub fn show(&self, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
         let s = &self.summary;
@@ -273,6 +288,7 @@ impl Report {
             if s.failed > 0 {
                 writeln!(out, "could not copy {}", counted(s.failed, "entry", "entries"))?;
             }
+            self.show_left_out(out)?;
             return match self.estimate_seconds {
                 Some(seconds) if seconds < 1.0 => writeln!(out, "it would take less than 1 s"),
                 Some(seconds) => writeln!(out, "it would take about {}", duration(seconds)),
@@ -314,6 +330,7 @@ impl Report {
             (true, false) => writeln!(out, "; on disk, not verified")?,
             (false, _) => writeln!(out, "; not complete")?,
         }
+        self.show_left_out(out)?;
         if verbose {
             let Measured { limited_by, rtt_ms, packets_sent, retransmitted, .. } = &self.measured;
             let nothing = "nothing that stands out";

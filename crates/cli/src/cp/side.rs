@@ -517,7 +517,8 @@ fn of_source(source: &Source<'_>) -> Summary {
         moved_bytes: report.moved_bytes,
         resumed_bytes: report.resumed_bytes,
         same_files: report.same_files,
-        skipped: report.skipped,
+        skipped: report.left_out.count,
+        left_out: report.left_out.first,
         grown_files: report.grown_files,
         deleted: report.deleted,
         failed: report.failures.count,
@@ -527,7 +528,7 @@ fn of_source(source: &Source<'_>) -> Summary {
 
 /// What a sink knows: which of its files were moved is known to the source.
 fn of_sink(sink: &Sink<'_>, outcomes: &Outcomes) -> Summary {
-    let (tally, failures) = (sink.tally(), sink.failures());
+    let (tally, failures, left_out) = (sink.tally(), sink.failures(), sink.left_out());
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     Summary {
         files: tally.files,
@@ -538,9 +539,11 @@ fn of_sink(sink: &Sink<'_>, outcomes: &Outcomes) -> Summary {
         moved_bytes: read(&outcomes.bytes),
         resumed_bytes: read(&outcomes.resumed),
         same_files: read(&outcomes.same),
+        skipped: left_out.count,
+        left_out: left_out.first,
+        grown_files: sink.grown(),
         deleted: sink.deleted(),
         failed: failures.count,
         failures: failures.first.iter().map(ToString::to_string).collect(),
-        ..Summary::default()
     }
 }

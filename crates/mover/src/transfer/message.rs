@@ -188,6 +188,11 @@ pub enum Message {
         /// The number of a lane, and how much.
         lanes: Vec<(u32, u64)>,
     },
+    /// Source: so many special files are left out. Said before the end, if there are any.
+    LeftOut {
+        /// How many.
+        count: u64,
+    },
 }
 
 /// What a [`Message::Note`] is of.
@@ -198,6 +203,10 @@ pub enum About {
     Failure,
     /// An entry that the sink has deleted, or would: its path.
     Deleted,
+    /// A special file that the source leaves out: its path and what it is.
+    LeftOut,
+    /// A file that has grown while it was copied, of which what was announced is copied.
+    Grown,
     /// Anything else.
     Remark,
 }

@@ -59,7 +59,7 @@ use super::role::{Flow, Lane, LaneEnd, Role};
 use super::source::filter::Filter;
 use super::stages::Stages;
 use crate::frame::Tally;
-use crate::report::{Failure, Failures, Side, describe};
+use crate::report::{Failure, Failures, LeftOut, Side, describe};
 
 /// Notes of one kind that are told; further ones are not.
 const NOTES: u64 = 20;
@@ -117,6 +117,7 @@ pub struct Sink<'a> {
     slow: Queue<Job>,
     counts: Counts,
     failures: Mutex<Failures>,
+    left_out: Mutex<LeftOut>,
     current: Mutex<Option<Place>>,
     /// Held by those who deal with a block, or complete a file, until they have said so: the receipt
     /// comes after, and so does the end of a mark.
@@ -157,6 +158,8 @@ struct Counts {
     notes: AtomicU64,
     /// Notes that the source's user was told.
     told: AtomicU64,
+    /// Files that the source says have grown.
+    grown: AtomicU64,
     directories: AtomicU64,
     totals: Mutex<Option<(u64, u64)>>,
     /// Bytes of extended attributes that wait for their files.
@@ -292,6 +295,7 @@ impl<'a> Sink<'a> {
             slow: Queue::default(),
             counts: Counts::default(),
             failures: Mutex::default(),
+            left_out: Mutex::default(),
             current: Mutex::default(),
             answering: RwLock::default(),
             fatal: Mutex::default(),
@@ -378,6 +382,16 @@ impl<'a> Sink<'a> {
         lock(&self.failures).clone()
     }
 
+    /// Special files that the source has left out, as it says.
+    pub fn left_out(&self) -> LeftOut {
+        lock(&self.left_out).clone()
+    }
+
+    /// Files that grew while they were copied, as the source says.
+    pub fn grown(&self) -> u64 {
+        self.counts.grown.load(Ordering::Relaxed)
+    }
+
     /// Entries that were deleted, or in a dry run would be.
     pub fn deleted(&self) -> u64 {
         self.counts.deleted.load(Ordering::Relaxed)
@@ -462,7 +476,17 @@ impl Role for Sink<'_> {
                 (self.observe)(Event::Failed { path: None, failure: &failure });
                 lock(&self.failures).keep(failure);
             }
-            Message::Note { about: About::Remark, text } => (self.observe)(Event::Note(&text)),
+            Message::Note { about: About::LeftOut, text } => {
+                (self.observe)(Event::Note(&format!("left out {text}")));
+                lock(&self.left_out).keep(&text);
+            }
+            Message::Note { about, text } => {
+                if about == About::Grown {
+                    self.counts.grown.fetch_add(1, Ordering::Relaxed);
+                }
+                (self.observe)(Event::Note(&text));
+            }
+            Message::LeftOut { count } => lock(&self.left_out).count = count,
             Message::Done if self.counts.receipt.load(Ordering::Acquire) => return Ok(Flow::Over),
             // The session keeps these to itself, and the rest is for sources.
             _ => return Err(violation("a message out of place")),

@@ -12,10 +12,9 @@ use super::desk::Place;
 use super::opened::{below, seen};
 use crate::frame::MAX_TARGET;
 use crate::inode::{self, Kind};
-use crate::report::{Side, Special};
+use crate::report::Side;
 use crate::sources::Source as Named;
 use crate::temporary::is_ours;
-use crate::transfer::event::Event;
 use crate::transfer::message::{Extra, MAX_XATTRS, Message, What};
 use crate::walk::{Found, Step, Walk};
 
@@ -86,18 +85,20 @@ impl Announcer<'_, '_> {
         arrives: PathBuf,
     ) -> bool {
         let name = walk.name(found).bytes().to_vec();
-        let kind = match is_ours(&name) {
-            true => Kind::Special(Special::Reserved),
-            false => found.kind,
-        };
-        let announced = match kind {
+        // What is no special file would be missed, and the sink refuses such names.
+        let special = matches!(found.kind, Kind::Special(_));
+        if is_ours(&name) && !special {
+            let text = "its name is of the form that farhaul keeps for partial copies, so it is not \
+                        copied: rename it, or leave it out with --exclude";
+            self.source.omit(&arrives, &io::Error::other(text));
+            return true;
+        }
+        let announced = match found.kind {
             Kind::Directory => self.directory(walk, found, name),
             Kind::File => return self.file(number, named, walk, found, name, arrives),
             Kind::Symlink => self.symlink(walk, found, name),
             Kind::Special(what) => {
-                (self.source.observe)(Event::Skipped { path: &arrives, what });
-                self.source.tell(&format!("left out {}: {what}", arrives.display()));
-                self.source.count(|report| report.skipped += 1);
+                self.source.leave_out(&arrives, what);
                 return true;
             }
         };

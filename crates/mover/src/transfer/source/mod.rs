@@ -31,7 +31,7 @@ use super::session::Session;
 use super::stages::{Stage, Stages};
 use crate::digest::Digest;
 use crate::frame::{Attributes, Tally};
-use crate::report::{Failure, Failures, Side, printable_path};
+use crate::report::{Failure, Failures, LeftOut, Side, Special, printable_path};
 use crate::scan::scan;
 use crate::sources::{Resolved, Source as Named, resolve_with_slashes};
 
@@ -85,8 +85,8 @@ pub struct SourceReport {
     pub same_files: u64,
     /// Bytes that an earlier transfer had moved.
     pub resumed_bytes: u64,
-    /// Special files, left out.
-    pub skipped: u64,
+    /// Special files, which are not moved.
+    pub left_out: LeftOut,
     /// Entries that could not be read, counted apart from those that could not be written.
     pub omitted: u64,
     /// Files that became longer while they were copied, as far as they were announced.
@@ -246,16 +246,26 @@ impl Source<'_> {
         state.report.failures.keep(failure);
     }
 
+    /// A special file is not moved.
+    fn leave_out(&self, path: &Path, what: Special) {
+        (self.observe)(Event::Skipped { path, what });
+        let text = format!("{}: {what}", printable_path(path));
+        self.tell(About::LeftOut, &text);
+        let mut state = self.lock();
+        state.report.left_out.count += 1;
+        state.report.left_out.keep(&text);
+    }
+
     /// Tells both users something.
-    fn note(&self, text: &str) {
+    fn note(&self, about: About, text: &str) {
         (self.observe)(Event::Note(text));
-        self.tell(text);
+        self.tell(about, text);
     }
 
     /// Tells the user of the sink something.
-    fn tell(&self, text: &str) {
+    fn tell(&self, about: About, text: &str) {
         if self.notes.fetch_add(1, Ordering::Relaxed) < MAX_NOTES {
-            self.say(&Message::Note { about: About::Remark, text: text.to_owned() });
+            self.say(&Message::Note { about, text: text.to_owned() });
         }
     }
 
@@ -275,6 +285,10 @@ impl Source<'_> {
         if state.announced_all && !state.ended && looked_at && stream_over {
             state.ended = true;
             let (tally, omitted) = (state.report.tally, state.report.omitted);
+            let count = state.report.left_out.count;
+            if count > 0 {
+                self.say(&Message::LeftOut { count });
+            }
             self.say(&Message::End { tally, omitted, complete: state.complete });
         }
     }
@@ -353,7 +367,7 @@ impl Source<'_> {
                 drop(state);
                 if job.version == 0 {
                     let path = printable_path(&path);
-                    self.note(&format!("{path} changed while it was read: sent again"));
+                    self.note(About::Remark, &format!("{path} changed while it was read: sent again"));
                 }
             }
             Some(Err(over)) => {
@@ -375,7 +389,8 @@ impl Source<'_> {
         state.report.grown_files += 1;
         drop(state);
         let (path, size) = (printable_path(&path), job.seen.size);
-        self.note(&format!("{path} grew while it was copied: its first {size} bytes are copied"));
+        let text = format!("{path} grew while it was copied: its first {size} bytes are copied");
+        self.note(About::Grown, &text);
     }
 
     /// The file cannot be read.
@@ -533,7 +548,7 @@ impl Role for Source<'_> {
             Message::Note { about: About::Deleted, text } => {
                 (self.observe)(Event::Deleted { path: Path::new(&text) });
             }
-            Message::Note { about: About::Remark, text } => (self.observe)(Event::Note(&text)),
+            Message::Note { text, .. } => (self.observe)(Event::Note(&text)),
             Message::Receipt { tally, failed, deleted } => {
                 let mut state = self.lock();
                 // Everything that is over has been told of before.
