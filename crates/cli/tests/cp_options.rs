@@ -4,7 +4,8 @@ mod common;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
@@ -293,6 +294,103 @@ fn what_the_source_does_not_have_is_deleted_where_it_was_read() {
     // Only if asked.
     place.cp(&["--delete", "--delete-excluded", "--exclude", "*.o", "from/", "to-Local"]).well();
     assert_eq!(names(&place.path("to-Local")), ["g", "sub", "sub/f"]);
+}
+
+#[test]
+fn no_more_is_deleted_than_allowed() {
+    let place = place_or_skip!();
+    place.write("from/new", "new");
+    for way in WAYS {
+        let to = format!("to-{way:?}");
+        for name in ["a", "b", "d/c", "d/e"] {
+            place.write(Path::new(&to).join(name), "old");
+        }
+        let before = names(&place.path(&to));
+        for (flag, deleted, left, code) in [("0", 0, 5, 5), ("2", 2, 3, 5), ("3", 3, 0, 0)] {
+            let flags = ["--delete", "--max-delete", flag, "--json"];
+            let would = place.copy(way, &[&flags[..], &["-n"]].concat(), "from/", &to).code(code);
+            let would = would.json();
+            let of_would = (&would["would_delete"], &would["not_deleted"]);
+            assert_eq!(of_would, (&deleted.into(), &left.into()), "{way:?} {flag} {would}");
+            let done = place.copy(way, &flags, "from/", &to).code(code).json();
+            let of_done = (&done["deleted"], &done["not_deleted"], &done["ok"]);
+            let ok = code == 0;
+            assert_eq!(of_done, (&deleted.into(), &left.into(), &ok.into()), "{way:?} {done}");
+            assert_eq!(done["failed"], u64::from(!ok), "{way:?} {flag} {done}");
+            assert_eq!(read(place.path(&to).join("new")), "new", "{way:?} {flag}");
+            if deleted == 0 {
+                assert_eq!(names(&place.path(&to)).len(), before.len() + 1, "{way:?}");
+            }
+        }
+        assert_eq!(names(&place.path(&to)), ["new"], "{way:?}");
+    }
+    assert!(place.cp(&["--max-delete", "3", "from/", "x"]).code(2).errors.contains("--delete"));
+}
+
+#[test]
+fn an_empty_source_deletes_nothing_unless_told_to() {
+    let place = place_or_skip!();
+    fs::create_dir_all(place.path("from")).expect("a directory");
+    place.write("other/new", "new");
+    for way in WAYS {
+        let to = format!("to-{way:?}");
+        place.write(Path::new(&to).join("d/old"), "old");
+        place.write(Path::new(&to).join("from/old"), "old");
+        for from in ["from/", "from"] {
+            for flags in [&["--delete", "--json"][..], &["-n", "--delete", "--json"]] {
+                let done = place.copy(way, flags, from, &to).code(5).json();
+                let counts = (&done["deleted"], &done["failed"]);
+                assert_eq!(counts, (&0.into(), &1.into()), "{way:?} {from} {done}");
+            }
+        }
+        let old = ["d", "d/old", "from", "from/old"];
+        assert_eq!(names(&place.path(&to)), old, "{way:?}");
+        // Not what is left out, and nothing where there is nothing to delete.
+        let spared = ["--delete", "--exclude", "old", "--exclude", "d", "--exclude", "from"];
+        place.copy(way, &spared, "from/", &to).well();
+        let allowed = ["--delete", "--allow-empty-source", "--json"];
+        let done = place.copy(way, &allowed, "from", &to).well().json();
+        assert_eq!(done["deleted"], 1, "{way:?} {done}");
+        place.copy(way, &["--delete"], "from", &to).well();
+        let done = place.copy(way, &allowed, "from/", &to).well().json();
+        assert_eq!(done["deleted"], 3, "{way:?} {done}");
+        assert_eq!(names(&place.path(&to)), [""; 0], "{way:?}");
+    }
+    // One of several.
+    place.write("several/old", "old");
+    place.cp(&["--delete", "from/", "other/", "several"]).code(5);
+    assert_eq!(names(&place.path("several")), ["new", "old"]);
+    // A directory below that has become empty is no such case.
+    fs::create_dir_all(place.path("whole/sub")).expect("a directory");
+    place.write("whole/f", "f");
+    place.write("there/sub/old", "old");
+    place.cp(&["--delete", "whole/", "there"]).well();
+    assert_eq!(names(&place.path("there")), ["f", "sub"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_deletes_nothing() {
+    let place = Place::here();
+    for name in ["from/sub/f", "to/sub/f", "to/sub/old", "to/old", "to/d/old", "from/d/f"] {
+        place.write(name, name);
+    }
+    // Root may read everything, so that it is another user who copies.
+    let mut paths = vec![place.path("")];
+    while let Some(path) = paths.pop() {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("it is ours");
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).expect("a directory");
+            paths.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+    }
+    fs::set_permissions(place.path("from/sub"), fs::Permissions::from_mode(0o0)).expect("ours");
+    let mut command = place.command(&["cp", "--delete", "--json", "from/", "to"]);
+    command.uid(65_534);
+    let done = common::copy::Done::of(command).code(5).json();
+    fs::set_permissions(place.path("from/sub"), fs::Permissions::from_mode(0o755)).expect("ours");
+    assert_eq!((&done["failed"], &done["deleted"]), (&1.into(), &1.into()), "{done}");
+    // Neither in it nor beside it; elsewhere what is gone is deleted.
+    assert_eq!(names(&place.path("to")), ["d", "d/f", "old", "sub", "sub/f", "sub/old"]);
 }
 
 #[test]

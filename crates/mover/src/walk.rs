@@ -108,6 +108,11 @@ impl Walk {
         Ok(attributes)
     }
 
+    /// Whether it is in a directory.
+    pub(crate) fn is_within(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// The present directory.
     pub(crate) fn directory(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.open.last().and_then(|directory| directory.fd().ok())

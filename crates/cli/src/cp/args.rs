@@ -41,6 +41,12 @@ pub struct CpArgs {
     /// With --delete: delete also what --exclude leaves out
     #[arg(long, requires = "delete")]
     pub delete_excluded: bool,
+    /// With --delete: delete at most so many entries; if more would go, they stay and the copy ends with 5
+    #[arg(long, value_name = "N", requires = "delete")]
+    pub max_delete: Option<u64>,
+    /// With --delete: delete also where a source is empty, and may only be not mounted
+    #[arg(long, requires = "delete")]
+    pub allow_empty_source: bool,
     /// Compare files by their digests, not by size and time
     #[arg(long, conflicts_with_all = ["skip_existing", "overwrite"])]
     pub checksum: bool,

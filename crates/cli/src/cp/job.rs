@@ -168,6 +168,10 @@ pub struct SinkJob {
     pub existing: OnExisting,
     /// Remove what the source does not have.
     pub delete: bool,
+    /// Remove at most so many entries.
+    pub max_delete: Option<u64>,
+    /// Remove entries also where the source has nothing at all.
+    pub allow_empty: bool,
     /// As of [`SourceJob::rules`]: what is left out by these is not removed.
     pub spared: Vec<(String, bool)>,
     /// Keep set-user-ID and set-group-ID bits.

@@ -179,6 +179,8 @@ pub fn plan(args: &CpArgs) -> Result<Plan> {
         directory,
         existing,
         delete: args.delete,
+        max_delete: args.max_delete,
+        allow_empty: args.allow_empty_source,
         spared: if args.delete_excluded { Vec::new() } else { rules.clone() },
         keep_set_id: args.keep_set_id,
         want_digests: args.receipt.is_some(),

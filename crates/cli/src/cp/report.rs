@@ -34,6 +34,8 @@ pub struct Summary {
     pub grown_files: u64,
     /// Entries of the target that were deleted, or would be.
     pub deleted: u64,
+    /// Entries of the target that stay only as no more may be deleted.
+    pub not_deleted: u64,
     /// Entries that could not be moved, and the first of them with the reasons.
     pub failed: u64,
     pub failures: Vec<String>,
@@ -285,6 +287,10 @@ impl Report {
             if would.delete > 0 {
                 writeln!(out, "would delete {}", counted(would.delete, "entry", "entries"))?;
             }
+            if s.not_deleted > 0 {
+                let more = counted(s.not_deleted, "more entry", "more entries");
+                writeln!(out, "would leave {more} for --max-delete")?;
+            }
             if s.failed > 0 {
                 writeln!(out, "could not copy {}", counted(s.failed, "entry", "entries"))?;
             }
@@ -320,6 +326,9 @@ impl Report {
         }
         if s.deleted > 0 {
             write!(out, "; {} deleted", s.deleted)?;
+        }
+        if s.not_deleted > 0 {
+            write!(out, "; {} not deleted", s.not_deleted)?;
         }
         if s.failed > 0 {
             write!(out, "; {} failed", s.failed)?;

@@ -273,6 +273,8 @@ fn sink<'a>(
     let options = SinkOptions {
         existing: job.existing.into(),
         delete: job.delete,
+        max_delete: job.max_delete,
+        allow_empty: job.allow_empty,
         filter: filter(&job.spared)?,
         dry_run: terms.dry_run,
         verify: terms.verify,
@@ -521,6 +523,7 @@ fn of_source(source: &Source<'_>) -> Summary {
         left_out: report.left_out.first,
         grown_files: report.grown_files,
         deleted: report.deleted,
+        not_deleted: report.not_deleted,
         failed: report.failures.count,
         failures: report.failures.first.iter().map(ToString::to_string).collect(),
     }
@@ -543,6 +546,7 @@ fn of_sink(sink: &Sink<'_>, outcomes: &Outcomes) -> Summary {
         left_out: left_out.first,
         grown_files: sink.grown(),
         deleted: sink.deleted(),
+        not_deleted: sink.not_deleted(),
         failed: failures.count,
         failures: failures.first.iter().map(ToString::to_string).collect(),
     }

@@ -303,6 +303,8 @@ mod tests {
             directory: false,
             existing: OnExisting::Update,
             delete: false,
+            max_delete: None,
+            allow_empty: false,
             spared: Vec::new(),
             keep_set_id: false,
             want_digests: true,

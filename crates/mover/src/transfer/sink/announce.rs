@@ -61,6 +61,14 @@ struct Level {
     /// None: it could not be made, and so nothing in it.
     directory: Option<Arc<Directory>>,
     names: Names,
+    /// The source says that it has nothing there.
+    empty: bool,
+}
+
+impl Level {
+    fn new(directory: Option<Arc<Directory>>) -> Self {
+        Level { directory, names: Names::default(), empty: false }
+    }
 }
 
 impl Walk {
@@ -82,7 +90,7 @@ impl Walk {
     /// Of a target that has no directories.
     pub(super) fn standard() -> Self {
         let directory = Some(Directory::root(None, true, Doubts::default()));
-        let levels = vec![Level { directory, names: Names::default() }];
+        let levels = vec![Level::new(directory)];
         let target = Target::Known(Root { directory: None, fresh: true, rename: None });
         Walk { target: None, levels, ..Walk::new(target) }
     }
@@ -134,7 +142,7 @@ impl Sink<'_> {
             self.remember_device(&open.map_err(|e| self.fatal(self.settings.shown.clone(), e))?);
         }
         walk.rename = rename;
-        walk.levels.push(Level { directory: Some(root), names: Names::default() });
+        walk.levels.push(Level::new(Some(root)));
         Ok(())
     }
 
@@ -270,7 +278,7 @@ impl Sink<'_> {
                 None
             }
         };
-        walk.levels.push(Level { directory, names: Names::default() });
+        walk.levels.push(Level::new(directory));
         Ok(())
     }
 
@@ -485,10 +493,10 @@ impl Sink<'_> {
         if walk.levels.len() <= 1 {
             return Err(violation("a directory left twice"));
         }
-        let Some(Level { directory, names }) = walk.levels.pop() else { return Ok(()) };
+        let Some(Level { directory, names, empty }) = walk.levels.pop() else { return Ok(()) };
         drop(walk);
         match directory {
-            Some(directory) => self.leave_directory(&directory, names, complete),
+            Some(directory) => self.leave_directory(&directory, Left { complete, empty, names }),
             None => {
                 self.forget(names);
                 Ok(())
@@ -496,16 +504,18 @@ impl Sink<'_> {
         }
     }
 
-    fn leave_directory(
-        &self,
-        directory: &Arc<Directory>,
-        names: Names,
-        complete: bool,
-    ) -> Result<(), TransferError> {
+    /// The source has nothing in the present directory.
+    pub(super) fn nothing_there(&self) {
+        if let Some(level) = lock(&self.walk).levels.last_mut() {
+            level.empty = true;
+        }
+    }
+
+    fn leave_directory(&self, directory: &Arc<Directory>, left: Left) -> Result<(), TransferError> {
         if self.settings.delete {
-            *lock(&directory.left) = Some(Left { complete, names });
+            *lock(&directory.left) = Some(left);
         } else {
-            self.forget(names);
+            self.forget(left.names);
         }
         self.entry_over(directory)
     }
@@ -549,9 +559,10 @@ impl Sink<'_> {
             }
         }
         match level {
-            Some(Level { directory: Some(root), names }) => {
+            Some(Level { directory: Some(root), names, empty }) => {
                 // A file that has got the target's name says nothing of what is beside it.
-                self.leave_directory(&root, names, complete && !renamed)
+                let complete = complete && !renamed;
+                self.leave_directory(&root, Left { complete, empty, names })
             }
             // Nothing came, and nothing was made.
             _ => self.entry_over(&Directory::root(None, true, Doubts::default())),

@@ -13,21 +13,33 @@ use rustix::io::Errno;
 
 use super::names::Names;
 use super::tree::{Directory, open_directory};
-use super::{Sink, os, trouble};
+use super::{Sink, os, subtract, trouble};
 use crate::frame::MAX_DEPTH;
 use crate::inode::{self, Kind};
 use crate::name::Name;
 use crate::target::allow_reading;
 use crate::temporary::is_ours;
 use crate::transfer::event::Event;
-use crate::transfer::message::About;
+use crate::transfer::message::{About, Message};
 
 /// How long what a transfer has left behind may wait for the next.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// What becomes of an entry that the source does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    /// It is deleted, or in a dry run would be.
+    Deleted,
+    /// It is left, as no more may be deleted.
+    Held,
+    /// It is to stay.
+    Kept,
+}
+
 impl Sink<'_> {
-    /// Deletes what is in a directory and not among the names; goes on after errors.
-    pub(super) fn delete_others(&self, directory: &Arc<Directory>, names: &Names) {
+    /// Deletes what is in a directory and not among the names; goes on after errors. `refused`: only tells
+    /// that there is something, as the source's directory is empty.
+    pub(super) fn delete_others(&self, directory: &Arc<Directory>, names: &Names, refused: bool) {
         let path = directory.path();
         let listed = self.directories.get(directory).and_then(|open| {
             for entry in Dir::read_from(&*open)? {
@@ -40,19 +52,29 @@ impl Sink<'_> {
                     continue;
                 }
                 let path = path.join(os(name));
+                if refused {
+                    let stat = statat(&open, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                    if self.is_kept(name, &path, &stat) {
+                        continue;
+                    }
+                    return Err(io::Error::other(
+                        "the source has nothing there: mount it, or say --allow-empty-source",
+                    ));
+                }
                 match self.delete(&open, name, &path, 0) {
-                    Ok(true) => {
+                    Ok(Fate::Deleted) => {
                         (self.observe)(Event::Deleted { path: &path });
                         self.tell(About::Deleted, &crate::report::printable_path(&path));
                     }
-                    Ok(false) => {}
+                    Ok(Fate::Held | Fate::Kept) => {}
                     Err(error) => self.fail_to_delete(&path, error),
                 }
             }
             Ok(())
         });
         if let Err(error) = listed {
-            self.fail_to_delete(&path, error);
+            let top = path.as_os_str().is_empty();
+            self.fail_to_delete(if top { &self.settings.shown } else { &path }, error);
         }
     }
 
@@ -61,42 +83,80 @@ impl Sink<'_> {
         self.tell(About::Failure, &text);
     }
 
+    /// Tells of what is left as no more may be deleted, once all directories are over.
+    pub(super) fn tell_not_deleted(&self) {
+        let count = self.not_deleted();
+        if count == 0 {
+            return;
+        }
+        let entries = if count == 1 { "entry" } else { "entries" };
+        let text = format!(
+            "{count} more {entries} that the source does not have: --max-delete allows {}",
+            self.settings.max_delete
+        );
+        self.fail_to_delete(&self.settings.shown, io::Error::other(text));
+        self.say(Message::NotDeleted { count });
+    }
+
     fn is_named(&self, names: &Names, name: &[u8]) -> bool {
         let naming = self.naming.read().unwrap_or_else(PoisonError::into_inner);
         naming.contains(names, name)
     }
 
-    /// Deletes an entry and what is in it; false if it is to stay. `path`: from the top of the transfer.
-    fn delete(&self, here: &OwnedFd, name: &[u8], path: &Path, depth: usize) -> io::Result<bool> {
+    /// Whether an entry is to stay, whatever the source has. `path`: from the top of the transfer.
+    fn is_kept(&self, name: &[u8], path: &Path, stat: &Stat) -> bool {
+        let ours = is_ours(name) && (name.ends_with(b"unsynced") || is_young(stat));
+        ours || !self.settings.filter.takes(path, inode::kind(stat) == Kind::Directory)
+    }
+
+    /// Deletes an entry and what is in it. `path`: from the top of the transfer.
+    fn delete(&self, here: &OwnedFd, name: &[u8], path: &Path, depth: usize) -> io::Result<Fate> {
         let stat = statat(here, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if is_ours(name) && (name.ends_with(b"unsynced") || is_young(&stat)) {
-            return Ok(false);
+        if self.is_kept(name, path, &stat) {
+            return Ok(Fate::Kept);
         }
         let directory = inode::kind(&stat) == Kind::Directory;
-        if !self.settings.filter.takes(path, directory) {
-            return Ok(false);
+        if directory {
+            match self.empty(here, name, path, depth)? {
+                Fate::Deleted => {}
+                Fate::Held => return Ok(self.hold()),
+                Fate::Kept => return Ok(Fate::Kept),
+            }
         }
-        if directory && !self.empty(here, name, path, depth)? {
-            return Ok(false);
+        let counted = self.counts.deleted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+            (n < self.settings.max_delete).then_some(n + 1)
+        });
+        if counted.is_err() {
+            return Ok(self.hold());
         }
         if !self.settings.dry_run {
             let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
             match unlinkat(here, name, flags) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    subtract(&self.counts.deleted, 1);
+                    return Err(error.into());
+                }
             }
         }
-        self.counts.deleted.fetch_add(1, Ordering::Relaxed);
-        Ok(true)
+        Ok(Fate::Deleted)
     }
 
-    /// Deletes what is in a directory; false if something of it is to stay. The first error counts, but
+    fn hold(&self) -> Fate {
+        self.counts.not_deleted.fetch_add(1, Ordering::Relaxed);
+        Fate::Held
+    }
+
+    /// Deletes what is in a directory; says what stays of it, if anything does. The first error counts, but
     /// the rest is deleted all the same.
-    fn empty(&self, here: &OwnedFd, name: &[u8], path: &Path, depth: usize) -> io::Result<bool> {
+    fn empty(&self, here: &OwnedFd, name: &[u8], path: &Path, depth: usize) -> io::Result<Fate> {
         if depth >= MAX_DEPTH {
             return Err(io::Error::other("directories nested too deeply"));
         }
         let open = match open_directory(here, name) {
+            Err(Errno::ACCESS) if self.deleted() >= self.settings.max_delete => {
+                return Ok(Fate::Held);
+            }
             Err(Errno::ACCESS) if !self.settings.dry_run => {
                 allow_reading(here, Name::new(name).map_err(io::Error::other)?)?;
                 open_directory(here, name)?
@@ -106,7 +166,7 @@ impl Sink<'_> {
         if fstat(&open)?.st_dev != fstat(here)?.st_dev {
             return Err(io::Error::other("another file system is mounted there"));
         }
-        let mut result = Ok(true);
+        let mut result = Ok(Fate::Deleted);
         for entry in Dir::read_from(&open)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
@@ -114,11 +174,10 @@ impl Sink<'_> {
                 continue;
             }
             if self.is_stopped() {
-                return Ok(false);
+                return Ok(Fate::Kept);
             }
             match self.delete(&open, name, &path.join(os(name)), depth + 1) {
-                Ok(true) => {}
-                Ok(false) => result = result.and(Ok(false)),
+                Ok(fate) => result = result.map(|before| before.max(fate)),
                 Err(error) => result = result.and(Err(error)),
             }
         }

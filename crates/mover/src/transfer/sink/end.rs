@@ -312,9 +312,9 @@ impl Sink<'_> {
 
     /// Deletes what the source does not have in a directory.
     fn delete_left(&self, directory: &Arc<Directory>) {
-        let Some(Left { complete, names }) = lock(&directory.left).take() else { return };
+        let Some(Left { complete, empty, names }) = lock(&directory.left).take() else { return };
         if complete && !directory.missing && !directory.fresh && !names.overflowed {
-            self.delete_others(directory, &names);
+            self.delete_others(directory, &names, empty && !self.settings.allow_empty);
         }
         self.forget(names);
     }
@@ -323,6 +323,7 @@ impl Sink<'_> {
     pub(super) fn end_everything(&self, root: &Arc<Directory>) -> Result<(), TransferError> {
         self.sweep(root);
         self.delete_left(root);
+        self.tell_not_deleted();
         let (tally, omitted) = {
             let walk = lock(&self.walk);
             (walk.tally, walk.omitted)

@@ -135,6 +135,8 @@ struct Settings {
     shown: PathBuf,
     existing: Existing,
     delete: bool,
+    max_delete: u64,
+    allow_empty: bool,
     filter: Filter,
     dry_run: bool,
     verify: bool,
@@ -153,6 +155,8 @@ struct Counts {
     bytes: AtomicU64,
     moved: AtomicU64,
     deleted: AtomicU64,
+    /// Entries that would have been deleted if more were allowed.
+    not_deleted: AtomicU64,
     /// Announced entries that are not stored.
     failed: AtomicU64,
     notes: AtomicU64,
@@ -251,6 +255,8 @@ impl<'a> Sink<'a> {
             shown,
             existing: options.existing,
             delete: options.delete,
+            max_delete: options.max_delete.unwrap_or(u64::MAX),
+            allow_empty: options.allow_empty,
             filter: options.filter,
             dry_run,
             verify: options.verify,
@@ -397,6 +403,11 @@ impl<'a> Sink<'a> {
         self.counts.deleted.load(Ordering::Relaxed)
     }
 
+    /// Entries that the source does not have and that stay, as no more may be deleted.
+    pub fn not_deleted(&self) -> u64 {
+        self.counts.not_deleted.load(Ordering::Relaxed)
+    }
+
     /// What was announced so far.
     pub fn tally(&self) -> Tally {
         lock(&self.walk).tally
@@ -486,6 +497,7 @@ impl Role for Sink<'_> {
                 }
                 (self.observe)(Event::Note(&text));
             }
+            Message::Empty => self.nothing_there(),
             Message::LeftOut { count } => lock(&self.left_out).count = count,
             Message::Done if self.counts.receipt.load(Ordering::Acquire) => return Ok(Flow::Over),
             // The session keeps these to itself, and the rest is for sources.

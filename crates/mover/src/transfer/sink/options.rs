@@ -16,6 +16,10 @@ pub struct SinkOptions {
     pub existing: Existing,
     /// Remove what the source does not have from directories that it has read completely.
     pub delete: bool,
+    /// The most entries that are removed; none: as many as the source does not have.
+    pub max_delete: Option<u64>,
+    /// Remove entries also where the source has nothing at all: it may not be mounted.
+    pub allow_empty: bool,
     /// What the source leaves out: such entries are not deleted.
     pub filter: Filter,
     /// Only say what would be done.
@@ -47,6 +51,8 @@ impl SinkOptions {
             target,
             existing: Existing::default(),
             delete: false,
+            max_delete: None,
+            allow_empty: false,
             filter: Filter::default(),
             dry_run: false,
             verify: true,

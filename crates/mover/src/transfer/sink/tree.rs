@@ -62,6 +62,8 @@ pub(super) struct Finally {
 pub(super) struct Left {
     /// All that is not among the names may go.
     pub(super) complete: bool,
+    /// The source of which it is the content has nothing in it.
+    pub(super) empty: bool,
     pub(super) names: Names,
 }
 

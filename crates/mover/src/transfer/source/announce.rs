@@ -26,11 +26,15 @@ pub(super) fn announce(source: &Source<'_>, sources: &[Named], missing: &[(PathB
     for (path, error) in missing {
         source.omit(path, error);
     }
-    let mut announcer = Announcer { source, linked: HashMap::new(), complete: vec![true] };
+    let (linked, complete) = (HashMap::new(), vec![true]);
+    let mut announcer = Announcer { source, linked, complete, empty: false };
     for (number, named) in sources.iter().enumerate() {
         if !announcer.tree(number, named) {
             return;
         }
+    }
+    if announcer.empty {
+        source.say(&Message::Empty);
     }
     let content = sources.iter().any(|named| named.name.is_none());
     source.announced_all(content && missing.is_empty() && announcer.complete == [true]);
@@ -42,16 +46,21 @@ struct Announcer<'a, 'b> {
     linked: HashMap<(u64, u64), u64>,
     /// Of the target and each directory entered, whether all of it could be read.
     complete: Vec<bool>,
+    /// A source that is announced as the content of the target has none.
+    empty: bool,
 }
 
 impl Announcer<'_, '_> {
     /// Announces one source; false if the transfer was stopped.
     fn tree(&mut self, number: usize, named: &Named) -> bool {
         let mut walk = Walk::new(named.clone());
+        // Anything in it, be it left out or not to be read.
+        let mut has_entries = false;
         while let Some(step) = walk.next() {
             if self.source.is_stopped() {
                 return false;
             }
+            has_entries |= walk.is_within() && !matches!(step, Step::Leave);
             match step {
                 Step::Found(found) => {
                     let arrives = arrives(named, walk.path());
@@ -65,6 +74,9 @@ impl Announcer<'_, '_> {
                 }
                 Step::Leave => {
                     let complete = self.complete.pop().unwrap_or(false);
+                    if self.complete.len() == 1 && !has_entries {
+                        self.source.say(&Message::Empty);
+                    }
                     self.source.say(&Message::Leave { complete });
                 }
                 Step::Failed(error) => {
@@ -73,6 +85,7 @@ impl Announcer<'_, '_> {
                 }
             }
         }
+        self.empty |= named.name.is_none() && !has_entries;
         true
     }
 

@@ -93,6 +93,8 @@ pub struct SourceReport {
     pub grown_files: u64,
     /// Entries of the sink that were deleted.
     pub deleted: u64,
+    /// Entries of the sink that stay only as no more may be deleted.
+    pub not_deleted: u64,
     /// What failed, on either side.
     pub failures: Failures,
 }
@@ -367,7 +369,10 @@ impl Source<'_> {
                 drop(state);
                 if job.version == 0 {
                     let path = printable_path(&path);
-                    self.note(About::Remark, &format!("{path} changed while it was read: sent again"));
+                    self.note(
+                        About::Remark,
+                        &format!("{path} changed while it was read: sent again"),
+                    );
                 }
             }
             Some(Err(over)) => {
@@ -549,6 +554,7 @@ impl Role for Source<'_> {
                 (self.observe)(Event::Deleted { path: Path::new(&text) });
             }
             Message::Note { text, .. } => (self.observe)(Event::Note(&text)),
+            Message::NotDeleted { count } => self.lock().report.not_deleted = count,
             Message::Receipt { tally, failed, deleted } => {
                 let mut state = self.lock();
                 // Everything that is over has been told of before.
