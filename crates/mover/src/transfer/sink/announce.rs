@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::{
@@ -13,8 +12,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::entry::{Again, Content, Kind, MAX_UNFINISHED, Pending, Work};
-use super::marker::{self, Doubts};
-use super::names::Names;
+use super::marker::Doubts;
+use super::names::{Names, Taken};
 use super::options::Existing;
 use super::root::{Root, Target};
 use super::tree::{Directory, Finally, Left, Place, open_directory};
@@ -130,11 +129,6 @@ impl Sink<'_> {
                     self.dead.get_or_init(|| marks.dead());
                 }
             }
-            if !self.settings.dry_run {
-                // Where nothing can be made here, it makes no difference.
-                let folds = marker::folds_case(open).unwrap_or(false);
-                self.naming.write().unwrap_or_else(PoisonError::into_inner).folds = folds;
-            }
         }
         let root = self.root.get_or_init(|| Directory::root(directory, fresh, doubts)).clone();
         if !root.missing {
@@ -222,13 +216,15 @@ impl Sink<'_> {
             let text = "names such as this one are for files that are not complete yet";
             return Named::No(Some((place, io::Error::other(text))));
         }
-        let naming = self.naming.read().unwrap_or_else(PoisonError::into_inner);
         let before = level.names.overflowed;
-        if !naming.insert(&mut level.names, name) {
-            let text = match naming.folds {
-                true => "another entry has this name here, where capitals make no difference",
-                false => "another entry of this name has come",
-            };
+        let text = match self.naming.insert(&mut level.names, name, || self.folds(directory)) {
+            Taken::New => None,
+            Taken::Again => Some("another entry of this name has come"),
+            Taken::Folded => {
+                Some("another entry has this name here, where capitals make no difference")
+            }
+        };
+        if let Some(text) = text {
             return Named::No(Some((place, io::Error::other(text))));
         }
         if level.names.overflowed && !before && self.settings.delete {
@@ -521,7 +517,7 @@ impl Sink<'_> {
     }
 
     pub(super) fn forget(&self, names: Names) {
-        self.naming.read().unwrap_or_else(PoisonError::into_inner).forget(names);
+        self.naming.forget(names);
     }
 
     /// The source has announced everything.

@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -48,7 +47,7 @@ impl Sink<'_> {
                 if self.is_stopped() {
                     break;
                 }
-                if name == b"." || name == b".." || self.is_named(names, name) {
+                if name == b"." || name == b".." || self.is_named(directory, names, name) {
                     continue;
                 }
                 let path = path.join(os(name));
@@ -98,9 +97,9 @@ impl Sink<'_> {
         self.say(Message::NotDeleted { count });
     }
 
-    fn is_named(&self, names: &Names, name: &[u8]) -> bool {
-        let naming = self.naming.read().unwrap_or_else(PoisonError::into_inner);
-        naming.contains(names, name)
+    /// Whether an entry has come under this name, or under one that means the same here.
+    fn is_named(&self, directory: &Arc<Directory>, names: &Names, name: &[u8]) -> bool {
+        self.naming.contains(names, name, || self.folds(directory))
     }
 
     /// Whether an entry is to stay, whatever the source has. `path`: from the top of the transfer.

@@ -15,6 +15,7 @@ mod delete;
 mod durable;
 mod end;
 mod entry;
+mod folding;
 mod lanes;
 mod links;
 mod marker;
@@ -77,8 +78,11 @@ pub struct Sink<'a> {
     observe: Observer<'a>,
     /// What only messages touch.
     walk: Mutex<Walk>,
-    /// How names are compared; written once, with the target.
-    naming: RwLock<Naming>,
+    /// How names are compared.
+    naming: Naming,
+    /// Directories that are to fold capitals, by path.
+    #[cfg(test)]
+    folding: Mutex<std::collections::HashSet<PathBuf>>,
     directories: OpenDirectories,
     /// Entries announced so far.
     announced: AtomicU64,
@@ -278,7 +282,9 @@ impl<'a> Sink<'a> {
             stages,
             observe,
             walk: Mutex::new(walk),
-            naming: RwLock::default(),
+            naming: Naming::default(),
+            #[cfg(test)]
+            folding: Mutex::default(),
             directories: OpenDirectories::default(),
             announced: AtomicU64::new(0),
             files: Mutex::default(),

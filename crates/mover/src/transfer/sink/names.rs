@@ -1,6 +1,6 @@
 //! Which names a directory has at the source.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,53 +10,85 @@ const LIMIT: usize = 4 << 20;
 /// How names are compared here.
 #[derive(Debug, Default)]
 pub(super) struct Naming {
-    /// Keyed, so that nobody can find two names with one hash.
+    /// Keyed, so that no peer can find two names with one hash.
     key: RandomState,
-    /// Capitals make no difference in the target.
-    pub(super) folds: bool,
     remembered: AtomicUsize,
 }
 
+/// What became of a name that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It is new in its directory.
+    New,
+    /// It has come before.
+    Again,
+    /// One that differs in capitals alone has come before, and here that is the same.
+    Folded,
+}
+
 impl Naming {
-    /// Eight bytes for a name.
-    pub(super) fn hash(&self, name: &[u8]) -> u64 {
-        if self.folds {
-            return self.key.hash_one(String::from_utf8_lossy(name).to_lowercase().as_bytes());
-        }
-        self.key.hash_one(name)
+    /// Eight bytes for a name, and eight for it without regard to capitals.
+    fn hash(&self, name: &[u8]) -> (u64, u64) {
+        // By way of capitals, as some letters have several small forms.
+        let folded = String::from_utf8_lossy(name).to_uppercase().to_lowercase();
+        (self.key.hash_one(name), self.key.hash_one((1, folded)))
     }
 
-    /// Takes a name of a directory. `false`: it is there.
-    pub(super) fn insert(&self, names: &mut Names, name: &[u8]) -> bool {
+    /// Takes a name of a directory. `folds`: whether capitals make no difference in it.
+    pub(super) fn insert(
+        &self,
+        names: &mut Names,
+        name: &[u8],
+        folds: impl FnOnce() -> bool,
+    ) -> Taken {
         if names.overflowed {
-            return true;
+            return Taken::New;
         }
         if self.remembered.load(Ordering::Relaxed) >= LIMIT {
             names.overflowed = true;
-            return true;
+            return Taken::New;
         }
-        let new = names.hashes.insert(self.hash(name));
-        if new {
-            self.remembered.fetch_add(1, Ordering::Relaxed);
+        let (exact, folded) = self.hash(name);
+        match names.first.get(&folded) {
+            None => drop(names.first.insert(folded, exact)),
+            Some(first) if *first == exact || names.further.contains(&exact) => {
+                return Taken::Again;
+            }
+            Some(_) if folds() => return Taken::Folded,
+            Some(_) => drop(names.further.insert(exact)),
         }
-        new
+        self.remembered.fetch_add(1, Ordering::Relaxed);
+        Taken::New
     }
 
-    /// Whether the name was taken.
-    pub(super) fn contains(&self, names: &Names, name: &[u8]) -> bool {
-        names.hashes.contains(&self.hash(name))
+    /// Whether the name was taken. `folds`: as of [`Naming::insert`].
+    pub(super) fn contains(
+        &self,
+        names: &Names,
+        name: &[u8],
+        folds: impl FnOnce() -> bool,
+    ) -> bool {
+        let (exact, folded) = self.hash(name);
+        match names.first.get(&folded) {
+            None => false,
+            Some(first) => *first == exact || names.further.contains(&exact) || folds(),
+        }
     }
 
     /// The names are not wanted any more.
     pub(super) fn forget(&self, names: Names) {
-        self.remembered.fetch_sub(names.hashes.len(), Ordering::Relaxed);
+        let count = names.first.len() + names.further.len();
+        self.remembered.fetch_sub(count, Ordering::Relaxed);
     }
 }
 
 /// The names of one directory.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    hashes: HashSet<u64, BuildHasherDefault<Ready>>,
+    /// By the hash without regard to capitals, the first name's own.
+    first: HashMap<u64, u64, BuildHasherDefault<Ready>>,
+    /// The hashes of those that differ from a first one in capitals alone.
+    further: HashSet<u64, BuildHasherDefault<Ready>>,
     /// There were too many: some are not known.
     pub(super) overflowed: bool,
 }
@@ -85,18 +117,23 @@ mod tests {
 
     #[test]
     fn names_are_taken_once() {
-        let mut naming = Naming::default();
+        let naming = Naming::default();
         let mut names = Names::default();
-        assert!(naming.insert(&mut names, b"a"));
-        assert!(!naming.insert(&mut names, b"a"));
-        assert!(naming.insert(&mut names, b"A"));
-        assert!(naming.contains(&names, b"A") && !naming.contains(&names, b"b"));
+        let mut take = |name: &[u8]| naming.insert(&mut names, name, || false);
+        assert_eq!([b"a", b"a", b"A", b"A"].map(|name| take(name)), {
+            use Taken::{Again, New};
+            [New, Again, New, Again]
+        });
+        let has = |name: &[u8]| naming.contains(&names, name, || false);
+        assert!(has(b"A") && has(b"a") && !has(b"b"));
         naming.forget(names);
-        naming.folds = true;
         let mut names = Names::default();
-        assert!(naming.insert(&mut names, "É".as_bytes()));
-        assert!(!naming.insert(&mut names, "é".as_bytes()));
+        let mut take = |name: &str| naming.insert(&mut names, name.as_bytes(), || true);
+        assert_eq!((take("É"), take("é"), take("É")), (Taken::New, Taken::Folded, Taken::Again));
+        assert!(naming.contains(&names, "é".as_bytes(), || true));
         assert_eq!(naming.remembered.load(Ordering::Relaxed), 1);
+        naming.forget(names);
+        assert_eq!(naming.remembered.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -104,7 +141,9 @@ mod tests {
         let naming = Naming::default();
         naming.remembered.store(LIMIT, Ordering::Relaxed);
         let mut names = Names::default();
-        assert!(naming.insert(&mut names, b"a") && naming.insert(&mut names, b"a"));
+        for _ in 0..2 {
+            assert_eq!(naming.insert(&mut names, b"a", || true), Taken::New);
+        }
         assert!(names.overflowed);
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::fs::{Mode, OFlags, openat};
 
@@ -44,6 +44,8 @@ pub(super) struct Directory {
     open: Mutex<Option<Arc<OwnedFd>>>,
     /// Since the last look.
     used: AtomicBool,
+    /// Capitals make no difference in it, once that has been asked.
+    pub(super) folds: OnceLock<bool>,
 }
 
 /// What a directory gets when all in it is finished.
@@ -81,6 +83,7 @@ impl Directory {
             left: Mutex::default(),
             open: Mutex::new(open),
             used: AtomicBool::default(),
+            folds: OnceLock::new(),
         })
     }
 
@@ -105,6 +108,7 @@ impl Directory {
             left: Mutex::default(),
             open: Mutex::new(open),
             used: AtomicBool::default(),
+            folds: OnceLock::new(),
         })
     }
 

@@ -236,19 +236,44 @@ fn too_many_unfinished_files_are_refused() {
     .unwrap();
 }
 
+/// Sends two files whose names differ in capitals alone; the second fails where that is the same.
+fn two_forms(source: &mut Script<'_>, folds: bool) {
+    source.small("Name", b"1");
+    let other = source.announce("nAME", 1);
+    if folds {
+        source.failed(other);
+    } else {
+        source.verdict(other);
+        source.send(&[(whole_piece(other, b"2"), b"2")]).unwrap();
+    }
+}
+
 #[test]
 fn names_that_differ_in_case_collide_where_that_matters() {
-    let dir = tempfile::tempdir().unwrap();
-    run(into(dir.path()), |source| {
-        source.sink.naming.write().unwrap().folds = true;
-        source.small("Name", b"1");
-        let other = source.announce("nAME", 1);
-        let text = source.failed(other);
-        assert!(text.contains("nAME") && text.contains("capitals"), "{text}");
-        source.end();
-    })
-    .1
-    .unwrap();
+    // Which directories fold capitals: each says it for itself.
+    for folding in ["", "sub"] {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["sub/NAME", "sub/other", "NAME", "other"] {
+            fs::create_dir_all(dir.path().join("sub")).unwrap();
+            fs::write(dir.path().join(name), "old").unwrap();
+        }
+        let options = SinkOptions { delete: true, ..into(dir.path()) };
+        let (receipt, worked, _) = run(options, |source| {
+            lock(&source.sink.folding).insert(folding.into());
+            two_forms(source, folding.is_empty());
+            source.directory("sub");
+            two_forms(source, !folding.is_empty());
+            source.leave();
+            source.end()
+        });
+        worked.unwrap();
+        // What stands there by another form of a name that has come is that file where capitals fold.
+        assert_eq!((receipt.1, receipt.2), (1, 3), "{folding:?}");
+        let folded = dir.path().join(folding);
+        assert!(folded.join("NAME").exists() && !folded.join("nAME").exists(), "{folding:?}");
+        let other = dir.path().join(if folding.is_empty() { "sub" } else { "" });
+        assert!(other.join("nAME").exists() && !other.join("NAME").exists(), "{folding:?}");
+    }
 }
 
 #[test]
