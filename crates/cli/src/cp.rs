@@ -38,10 +38,10 @@ use farhaul_mover::Cancel;
 use farhaul_remote::SshError;
 
 pub use self::args::CpArgs;
-use self::job::Job;
+use self::job::{Job, OnExisting};
 use self::plan::{Plan, Way, plan};
 use self::receipt::ReceiptWriter;
-use self::report::{Measured, Report, Summary, Would};
+use self::report::{Measured, Report, SameBy, Summary, Would};
 use self::show::{Line, Show, Wanted};
 use self::side::{Finished, Going};
 use crate::exit::{self, Failed, INTERRUPTED, Usage, interrupted};
@@ -97,6 +97,8 @@ impl Words {
             summary: Summary::default(),
             would: None,
             verified: false,
+            on_disk: false,
+            same_by: SameBy::default(),
             encrypted: false,
             seconds: 0.0,
             bits_per_second: 0.0,
@@ -210,7 +212,8 @@ impl Ended {
         let some = going.progress.moved > 0;
         let again = again && (some || summary.moved_bytes + summary.resumed_bytes > 0);
         let result = result.map_err(|error| {
-            let (code, mut message) = (error.exit_code(), error.to_string());
+            let code = error.exit_code();
+            let mut message = farhaul_mover::without_numbers(&error.to_string());
             // Which some errors say themselves.
             if again && matches!(code, 1 | INTERRUPTED) && !message.contains(GOES_ON) {
                 message += &format!("; {GOES_ON} from here");
@@ -298,19 +301,27 @@ fn report(
     let to_move = would.and_then(|would| would.move_bytes);
     let estimate = to_move.zip(rate.filter(|rate| *rate > 0.0));
     let connected = measured.transport.is_some() && !matches!(plan.way, Way::Here);
+    let done = result.is_ok() && !dry_run;
+    let same_by = match plan.sink.existing {
+        OnExisting::Checksum => SameBy::Digest,
+        OnExisting::Keep => SameBy::Name,
+        OnExisting::Update | OnExisting::Overwrite => SameBy::SizeAndTime,
+    };
+    // What an earlier command has left was not read again.
+    let trusted = plan.sink.trust_partial && summary.resumed_bytes > 0;
+    let compared = summary.moved_files > 0
+        || same_by == SameBy::Digest && summary.same_files > 0 && summary.failed == 0;
     Report {
         ok: result.is_ok() && summary.failed == 0,
         error: result.as_ref().err().map(ToString::to_string),
         dry_run,
         would,
-        verified: plan.terms.verify
-            && !(plan.sink.trust_partial && summary.resumed_bytes > 0)
-            && !dry_run
-            && result.is_ok()
-            && (summary.failed == 0 || summary.moved_files > 0),
+        verified: plan.terms.verify && !trusted && done && compared,
+        on_disk: done && summary.moved_files > 0 && !plan.sink.stream,
+        same_by,
         encrypted: !plan.terms.plain && !dry_run && connected,
         seconds,
-        bits_per_second: summary.moved_bytes as f64 * 8.0 / seconds.max(1e-9),
+        bits_per_second: summary.data_bytes as f64 * 8.0 / seconds.max(1e-9),
         estimate_seconds: estimate.map(|(bytes, rate)| bytes as f64 * 8.0 / rate),
         measured,
         summary,

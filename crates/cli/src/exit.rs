@@ -77,7 +77,7 @@ pub fn code(error: &anyhow::Error) -> u8 {
 
 /// The error and its causes on one line, each said once: some name their cause themselves.
 pub fn describe(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |mut line, cause| {
+    let line = error.chain().fold(String::new(), |mut line, cause| {
         let text = cause.to_string();
         if line.is_empty() {
             line = text;
@@ -85,7 +85,8 @@ pub fn describe(error: &anyhow::Error) -> String {
             line = format!("{line}: {text}");
         }
         line
-    })
+    });
+    farhaul_mover::without_numbers(&line)
 }
 
 /// A text that names may be part of, so that they do not steer the terminal. Some texts have several

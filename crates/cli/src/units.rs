@@ -4,9 +4,18 @@ use std::time::Duration;
 
 use farhaul_link::{Rate, parse_duration, parse_size};
 
-/// Bits per second: `800M`, `1G`, `2.5Gb/s`.
+/// Bits per second: `800M`, `1G`, `2.5Gb/s`, `500Mbit`, `500Mb`; bytes a second only with `B/s`: `50MB/s`.
 pub fn rate(text: &str) -> Result<u64, String> {
-    text.parse::<Rate>().map(Rate::bits_per_second).map_err(|e| e.to_string())
+    let text = text.trim();
+    let known = |text: &str| text.parse::<Rate>().map(Rate::bits_per_second);
+    let bytes = text.strip_suffix("/s").filter(|rest| rest.ends_with('B'));
+    if let Some(bits) =
+        bytes.and_then(|bytes| size(bytes).ok()?.checked_mul(8)).filter(|bits| *bits > 0)
+    {
+        return Ok(bits);
+    }
+    let short = text.strip_suffix("bit").or_else(|| text.strip_suffix('b'));
+    known(short.unwrap_or(text)).or_else(|_| known(text)).map_err(|error| error.to_string())
 }
 
 /// Bytes with SI or IEC prefixes: `100MB`, `64MiB`, `4k`, `1500`.

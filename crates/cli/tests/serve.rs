@@ -62,6 +62,21 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
+fn what_is_not_there_is_wrong_use_as_over_ssh() {
+    let site = Site::new(EXPORTS);
+    let _server = site.serve();
+    let here = site.path("here/new");
+    let missing = site.cp(&[&site.url("in/nowhere"), here.to_str().expect("text")]);
+    assert_eq!(missing.code, Some(2), "{missing:#?}");
+    assert!(!missing.errors.contains("os error"), "{missing:#?}");
+    site.write("in/d/f", "f");
+    std::os::unix::fs::symlink("d", site.path("in/link")).expect("a link");
+    let through = site.cp(&[&site.url("in/link/f"), here.to_str().expect("text")]);
+    assert_eq!(through.code, Some(2), "{through:#?}");
+    assert!(through.errors.contains("symbolic link is in the way"), "{through:#?}");
+}
+
+#[test]
 fn files_go_both_ways_and_are_counted() {
     let site = Site::new(EXPORTS);
     let server = site.serve();
@@ -189,7 +204,10 @@ fn exports_are_used_as_they_allow() {
     assert_eq!(site.read("in/f"), b"changed by now");
     let empty = site.path("here/empty");
     fs::create_dir(&empty).expect("a directory");
-    site.cp(&["--delete", &format!("{}/", empty.display()), &to("in/")]).well();
+    let empty = format!("{}/", empty.display());
+    assert_eq!(site.cp(&["--delete", &empty, &to("in/")]).code, Some(5));
+    assert_eq!(names(&site.path("in")), ["f"]);
+    site.cp(&["--delete", "--allow-empty-source", &empty, &to("in/")]).well();
     assert_eq!(names(&site.path("in")), Vec::<String>::new());
 }
 
@@ -258,7 +276,7 @@ fn read_job(path: &str) -> Value {
 fn write_job(path: &str) -> Value {
     json!({"sink": {
         "path": path.as_bytes(), "stream": false, "directory": false, "existing": "update",
-        "delete": false, "spared": [], "keep_set_id": false, "want_digests": false,
+        "delete": false, "max_delete": null, "allow_empty": false, "spared": [], "keep_set_id": false, "want_digests": false,
         "trust_partial": false, "copy": vec![0; 16],
     }})
 }
@@ -284,13 +302,13 @@ fn nothing_outside_of_an_export_is_reached() {
     let (here, file) = (site.path("here"), site.write("here/f", "mine"));
     let here = here.to_str().expect("text");
     // Through links of the server's.
-    site.cp(&[&site.url("out/leak/key"), here]).refused(1);
+    site.cp(&[&site.url("out/leak/key"), here]).refused(2);
     // Nor is it told where exports are.
     for missing in [site.url("out/none"), site.url("out/none/none")] {
-        let told = site.cp(&[&missing, here]).refused(1);
+        let told = site.cp(&[&missing, here]).refused(2);
         assert!(!told.contains("/proc") && !told.contains(" /"), "{told}");
     }
-    site.cp(&[&site.url("out/leak/"), here]).refused(1);
+    site.cp(&[&site.url("out/leak/"), here]).refused(2);
     site.cp(&[&file, &site.url("in/leak/key")]).refused(1);
     site.cp(&[&file, &site.url("in/leak/")]).refused(1);
     assert_eq!(site.read("secret/key"), b"secret");
@@ -624,7 +642,10 @@ fn a_copy_goes_on_with_a_server_that_was_killed() {
     let told = |text: &str| ended.errors.iter().any(|line| line.contains(text));
     assert!(told("asking for the rest of it"), "{ended:#?}");
     let report = ended.json();
-    assert!(report["resumed_bytes"].as_u64().is_some_and(|bytes| bytes > 2_000_000), "{report}");
+    // This command has brought all of it, and little of it twice.
+    let counts = (&report["moved_bytes"], &report["resumed_bytes"]);
+    assert_eq!(counts, (&json!(12_000_000), &json!(0)), "{report}");
+    assert!(report["data_bytes"].as_u64().is_some_and(|bytes| bytes < 20_000_000), "{report}");
     assert_eq!(site.read("in/big"), site.read("here/big"));
 }
 

@@ -182,4 +182,6 @@ pub enum AbortReason {
     Verification = 4,
     /// An answer to the other side's `Abort`.
     Agreed = 5,
+    /// What was asked for is not there, or does not fit: nothing was done.
+    Unfit = 6,
 }

@@ -57,6 +57,7 @@ pub use error::{ReceiveError, SendError, Violation};
 pub use receive::{ReceiveOptions, receive};
 pub use report::{
     Cancel, Event, Failure, Failures, LeftOut, Progress, Side, Special, Summary, printable_path,
+    without_numbers,
 };
 pub use send::{SendOptions, send};
 pub use sources::check_sources;

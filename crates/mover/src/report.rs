@@ -214,11 +214,29 @@ fn reorders(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// A text about errors without what the standard library adds to the system's words: ` (os error 2)`.
+pub fn without_numbers(text: &str) -> String {
+    const BEGIN: &str = " (os error ";
+    let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        plain.push_str(before);
+        match after.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(')') {
+            Some(further) => rest = further,
+            None => {
+                plain.push_str(BEGIN);
+                rest = after;
+            }
+        }
+    }
+    plain + rest
+}
+
 /// One line about an entry that failed, safe to print. Of an overlong path the end is kept, so that
 /// the reason stays within what a frame carries.
 pub(crate) fn describe(path: &Path, error: &io::Error) -> String {
     const LIMIT: usize = 700;
     let path = printable(path.as_os_str().as_bytes());
+    let error = without_numbers(&error.to_string());
     if path.len() <= LIMIT {
         return format!("{path}: {error}");
     }
@@ -236,6 +254,13 @@ mod tests {
         assert_eq!(printable(b"a\x1b[2Jb\r\n"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}");
         assert_eq!(printable(b"\xff\xc2\x9b1m"), "\u{fffd}\u{fffd}1m");
         assert_eq!(printable("exe.\u{202e}txt".as_bytes()), "exe.\u{fffd}txt");
+    }
+
+    #[test]
+    fn errors_have_no_numbers() {
+        let text = io::Error::from_raw_os_error(2).to_string();
+        assert_eq!(without_numbers(&format!("a: {text}; b")), "a: No such file or directory; b");
+        assert_eq!(without_numbers("x (os error y) (os error 13)"), "x (os error y)");
     }
 
     #[test]

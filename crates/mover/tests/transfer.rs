@@ -442,6 +442,8 @@ fn what_is_left_out_is_told_and_a_file_that_is_has_failed() {
     fs::write(from.join(".farhaul-d.part/lost"), "lost").unwrap();
     fs::write(from.join(".farhaul-notes.journal"), "mine").unwrap();
     symlink("x", from.join(".farhaul-l.part")).unwrap();
+    // Marks of copies are no content.
+    fs::create_dir(from.join(".farhaul-unsynced")).unwrap();
     fs::write(from.join("file"), "file").unwrap();
     for name in ["b-socket", "c-socket", ".farhaul-socket.part"] {
         std::os::unix::net::UnixListener::bind(from.join(name)).unwrap();

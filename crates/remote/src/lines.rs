@@ -89,15 +89,19 @@ pub(crate) fn deliver(mut reader: impl BufRead, to: &SyncSender<Received>) {
     let _ = to.send(Received::Closed(closed));
 }
 
-/// `text` as it may be shown: on one line, short, and without what would move a terminal.
+/// `text` as it may be shown: on one line, not endless, and without what would move a terminal. One that is
+/// too long loses its middle, which is some path: what to do is said at its end.
 pub(crate) fn shown(text: &str) -> String {
-    const MOST: usize = 120;
+    const MOST: usize = 2000;
     let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    let mut shown: String = text.trim().chars().take(MOST).map(clean).collect();
-    if text.trim().chars().nth(MOST).is_some() {
-        shown.push('…');
+    let text = text.trim();
+    let count = text.chars().count();
+    if count <= MOST {
+        return text.chars().map(clean).collect();
     }
-    shown
+    let begin = text.chars().take(MOST / 2);
+    let end = text.chars().skip(count - MOST / 2);
+    begin.chain(['…']).chain(end).map(clean).collect()
 }
 
 #[cfg(test)]
@@ -136,6 +140,10 @@ mod tests {
     #[test]
     fn what_is_shown_moves_no_terminal() {
         assert_eq!(shown(" a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb");
-        assert_eq!(shown(&"x".repeat(200)).chars().count(), 121);
+        let advice = "x".repeat(1999) + "y";
+        assert_eq!(shown(&advice), advice);
+        let long = shown(&format!("begin{}end", "x".repeat(1 << 20)));
+        assert_eq!(long.chars().count(), 2001);
+        assert!(long.starts_with("begin") && long.ends_with("end") && long.contains('…'));
     }
 }

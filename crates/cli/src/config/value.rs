@@ -121,10 +121,25 @@ pub const LAW: Kind<Law> = Kind {
     show: Law::to_string,
 };
 
+/// A chunk of a mebibyte takes a quarter of an hour at this rate, bits/s.
+const LEAST_RATE: u64 = 8_000;
+
 /// Bits per second, or `none`.
 pub const RATE: Kind<RateLimit> = Kind {
     form: "RATE or none",
-    parse: |text| if text == "none" { Ok(None) } else { units::rate(text).map(Some) },
+    parse: |text| match text {
+        "none" => Ok(None),
+        _ => {
+            let rate = units::rate(text)?;
+            match rate < LEAST_RATE {
+                true => Err(format!(
+                    "{rate} bits a second is too little to copy by: at least {}",
+                    exact_rate(LEAST_RATE)
+                )),
+                false => Ok(Some(rate)),
+            }
+        }
+    },
     show: |rate| match rate {
         Some(bits) => exact_rate(*bits),
         None => "none".into(),
@@ -477,7 +492,11 @@ mod tests {
     #[test]
     fn values_are_read_as_they_are_written() {
         kept(LAW, &["haul", "udt"]);
-        kept(RATE, &["none", "1.5G", "1.234567M", "999"]);
+        kept(RATE, &["none", "1.5G", "1.234567M", "8k"]);
+        for (text, bits) in [("500Mb", 500), ("500Mbit", 500), ("500Mb/s", 500), ("50MB/s", 400)] {
+            assert_eq!((RATE.parse)(text), Ok(Some(bits * 1_000_000)), "{text}");
+        }
+        assert_eq!((RATE.parse)("1MiB/s"), Ok(Some(8 << 20)));
         kept(MEMORY, &["auto", "64MiB", "100MB", "131073"]);
         kept(STREAMS, &["auto", "1", "32"]);
         kept(TRANSPORT, &["auto", "udt", "tcp"]);
@@ -505,7 +524,9 @@ mod tests {
     #[test]
     fn what_is_no_value_is_told() {
         refused(LAW, &[("hual", "haul")]);
-        refused(RATE, &[("fast", "not a rate"), ("0", "")]);
+        let low = [("10", "too little"), ("7999", "too little"), ("200MB", "not a rate")];
+        refused(RATE, &low);
+        refused(RATE, &[("fast", "not a rate"), ("0", ""), ("0B/s", "")]);
         refused(MEMORY, &[("1", "from 131072"), ("2TiB", "from"), ("x", "size")]);
         refused(STREAMS, &[("0", "1 to 32"), ("33", "1 to 32"), ("many", "auto")]);
         refused(TRANSPORT, &[("uddt", "did you mean 'udt'?")]);

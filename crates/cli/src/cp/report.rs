@@ -22,8 +22,13 @@ pub struct Summary {
     pub moved_files: u64,
     /// Bytes of them, without what an earlier transfer had moved.
     pub moved_bytes: u64,
-    /// Bytes that an earlier transfer had moved.
+    /// Bytes that an earlier command had moved.
     pub resumed_bytes: u64,
+    /// Bytes of content that went over connections, holes not counted.
+    pub data_bytes: u64,
+    /// Bytes of them that belong to files which are not complete.
+    #[serde(skip)]
+    pub part_bytes: u64,
     /// Files that were there, or were to stay.
     pub same_files: u64,
     /// Special files that were left out, and the first of them with what they are.
@@ -61,8 +66,12 @@ pub struct Report {
     /// What a dry run would move, and delete.
     #[serde(flatten)]
     pub would: Option<Would>,
-    /// All that was moved has been verified; not so if something failed and nothing was moved.
+    /// All that was moved, or compared by digest, has been verified, and something was.
     pub verified: bool,
+    /// What was moved is on the medium, as far as its file system tells: false if nothing was.
+    pub on_disk: bool,
+    /// What `same_files` are known by.
+    pub same_by: SameBy,
     /// Content went to another host, and nobody on the way could read it.
     pub encrypted: bool,
     pub seconds: f64,
@@ -71,6 +80,19 @@ pub struct Report {
     pub estimate_seconds: Option<f64>,
     #[serde(flatten)]
     pub measured: Measured,
+}
+
+/// Why files are left as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SameBy {
+    /// Their size and time of change are those of the source's.
+    #[default]
+    SizeAndTime,
+    /// Their content is.
+    Digest,
+    /// Their names are there.
+    Name,
 }
 
 /// What a dry run would do. None: nobody knows.
@@ -305,14 +327,14 @@ impl Report {
                 ),
             };
         }
-        write!(
-            out,
-            "copied {}, {} in {} ({})",
-            files(s.moved_files),
-            show_size(s.moved_bytes),
-            duration(self.seconds),
-            show_rate(self.bits_per_second)
-        )?;
+        write!(out, "copied {}, {}", files(s.moved_files), show_size(s.moved_bytes))?;
+        if s.data_bytes < s.moved_bytes / 100 * 99 {
+            write!(out, " ({} without holes)", show_size(s.data_bytes))?;
+        }
+        write!(out, " in {}", duration(self.seconds))?;
+        if s.data_bytes > 0 {
+            write!(out, " ({})", show_rate(self.bits_per_second))?;
+        }
         let none = s.failed > 0 && s.moved_files == 0;
         // Of those, too, nobody knows then how many are there.
         if s.directories + s.symlinks > 0 && !none {
@@ -322,7 +344,12 @@ impl Report {
             write!(out, "; {} were there from before", show_size(s.resumed_bytes))?;
         }
         if s.same_files > 0 {
-            write!(out, "; {} left as they were", files(s.same_files))?;
+            let known = match self.same_by {
+                SameBy::SizeAndTime => "unchanged by size and time",
+                SameBy::Digest => "unchanged by content",
+                SameBy::Name => "left as they were",
+            };
+            write!(out, "; {} {known}", files(s.same_files))?;
         }
         if s.deleted > 0 {
             write!(out, "; {} deleted", s.deleted)?;
@@ -333,12 +360,17 @@ impl Report {
         if s.failed > 0 {
             write!(out, "; {} failed", s.failed)?;
         }
-        match (self.ok || s.failed > 0, self.verified) {
-            (true, _) if none => writeln!(out, "; no file was copied")?,
-            (true, true) => writeln!(out, "; verified and on disk")?,
-            (true, false) => writeln!(out, "; on disk, not verified")?,
-            (false, _) => writeln!(out, "; not complete")?,
-        }
+        let over = self.ok || s.failed > 0;
+        let end = match (self.verified, self.on_disk) {
+            _ if !over => "; not complete",
+            _ if none => "; no file was copied",
+            (true, true) => "; verified and on disk",
+            (true, false) => "; verified",
+            (false, true) => "; on disk, not verified",
+            (false, false) if s.moved_files > 0 => "; not verified",
+            (false, false) => "",
+        };
+        writeln!(out, "{end}")?;
         self.show_left_out(out)?;
         if verbose {
             let Measured { limited_by, rtt_ms, packets_sent, retransmitted, .. } = &self.measured;

@@ -30,7 +30,7 @@ use super::plan::{Export, Plan, bound};
 use super::report::Summary;
 use super::show::{Show, progress_line};
 use super::side::{self, Finished, Surroundings, Wish};
-use super::with::say_way;
+use super::with::{self, say_way};
 use crate::config::Origin;
 use crate::exit::{Failed, INTERRUPTED, Usage};
 use crate::keys::identity;
@@ -96,6 +96,7 @@ pub fn run(
         Left { wanted: sending && plan.sink.existing != OnExisting::Keep, ..Left::default() };
     // What was read from a pipe is gone, and so is what was written to one.
     let once = plan.source.stream || plan.sink.stream;
+    let mut before = Summary::default();
     for time in 0..MOST_TIMES {
         let observe = |event: Event<'_>| {
             // Later, what was left alone may be what was stored before.
@@ -105,6 +106,7 @@ pub fn run(
             show.event(&event);
         };
         let mut finished = session(plan, &server, &ours, &order, &cancel, (show, &observe))?;
+        with::add(&mut finished.summary, &before);
         let forgotten = matches!(&finished.result, Err(TransferError::Unreachable(error))
             if error.kind() == io::ErrorKind::NotFound);
         if !forgotten || once || cancel.is_cancelled() {
@@ -115,6 +117,8 @@ pub fn run(
             "{} has begun anew and knows nothing of this copy: asking for the rest of it",
             server.name
         ));
+        show.begin_again();
+        before = finished.summary;
     }
     let message = format!("{} forgets this copy again and again", server.name);
     Err(Failed { code: 1, message }.into())
@@ -329,6 +333,7 @@ fn ask(
         Ok(Opened::No { reason, why }) => {
             let code = match reason {
                 AbortReason::Refused | AbortReason::Protocol => 3,
+                AbortReason::Unfit => 2,
                 _ => 1,
             };
             let verb = if code == 3 { "refuses" } else { "cannot do it" };

@@ -53,6 +53,33 @@ struct Last {
     moved: u64,
     rate: f64,
     line: Instant,
+    /// The most that was shown, as what an agent is started again for is counted anew.
+    bytes: u64,
+    files: u64,
+    /// What was moved before the present agent was started, and in all.
+    before: u64,
+    latest: u64,
+}
+
+impl Last {
+    fn new() -> Self {
+        let now = Instant::now();
+        Last { at: now, moved: 0, rate: 0.0, line: now, bytes: 0, files: 0, before: 0, latest: 0 }
+    }
+
+    /// Another agent counts from the beginning.
+    fn begin_again(&mut self) {
+        self.before = self.latest;
+    }
+
+    /// Progress that never goes back.
+    fn onward(&mut self, line: &ProgressLine) -> ProgressLine {
+        self.bytes = self.bytes.max(line.bytes);
+        self.files = self.files.max(line.files);
+        self.latest = self.before + line.moved;
+        let (files, bytes, moved) = (self.files, self.bytes, self.latest);
+        ProgressLine { files, bytes, moved, ..line.clone() }
+    }
 }
 
 /// A line of `--json-stream`.
@@ -107,7 +134,7 @@ impl Show {
                 bar
             });
         let now = Instant::now();
-        let last = Mutex::new(Last { at: now, moved: 0, rate: 0.0, line: now });
+        let last = Mutex::new(Last::new());
         let (receipt, unwritten) = (Mutex::new(receipt), Mutex::default());
         Show { wanted, bar, receipt, unwritten, began: now, last }
     }
@@ -218,6 +245,7 @@ impl Show {
     /// Shows how it goes.
     pub fn progress(&self, line: &ProgressLine) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = &last.onward(line);
         let passed = last.at.elapsed();
         if passed >= INTERVAL {
             let bits = line.moved.saturating_sub(last.moved) as f64 * 8.0;
@@ -227,7 +255,14 @@ impl Show {
             let seconds = self.began.elapsed().as_secs_f64();
             self.line(&Line::Interval { seconds, bits_per_second: last.rate, progress: line });
         }
-        let text = || text(line, last.rate);
+        let width = match &self.bar {
+            Some(_) => match rustix::termios::tcgetwinsize(std::io::stderr()) {
+                Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+                _ => 80,
+            },
+            None => usize::MAX,
+        };
+        let text = || text(line, last.rate, width);
         match &self.bar {
             Some(bar) => {
                 bar.set_length(line.total_bytes.unwrap_or(line.bytes).max(1));
@@ -247,6 +282,7 @@ impl Show {
 
     /// All files come again: the receipt is to have each once.
     pub fn begin_again(&self) {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).begin_again();
         if let Some(receipt) = &mut *self.receipt.lock().unwrap_or_else(PoisonError::into_inner) {
             receipt.begin_again();
         }
@@ -266,31 +302,73 @@ pub fn told(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Bytes, rate, time left, limit, RTT, retransmissions.
-fn text(line: &ProgressLine, rate: f64) -> String {
-    let mut text = show_size(line.bytes);
+/// Bytes, rate, time left, limit, RTT, retransmissions and the present file, as far as they fit into a line of
+/// `width` columns.
+fn text(line: &ProgressLine, rate: f64, width: usize) -> String {
+    let mut parts = vec![show_size(line.bytes)];
     if let Some(total) = line.total_bytes {
-        text += &format!(" of {}", show_size(total));
+        parts[0] += &format!(" of {}", show_size(total));
         let left = total.saturating_sub(line.bytes) as f64 * 8.0;
         if rate > 0.0
             && let Ok(eta) = Duration::try_from_secs_f64(left / rate)
         {
-            text += &match eta.as_secs() {
-                _ if left == 0.0 => ", finishing".to_owned(),
-                seconds @ ..60 => format!(", {} s left", seconds + 1),
-                _ => format!(", {} left", show_time(eta)),
-            };
+            parts.push(match eta.as_secs() {
+                _ if left == 0.0 => "finishing".to_owned(),
+                seconds @ ..60 => format!("{} s left", seconds + 1),
+                _ => format!("{} left", show_time(eta)),
+            });
         }
     }
-    text += &format!(", {}", show_rate(rate));
+    parts.push(show_rate(rate));
     if !line.limit.is_empty() {
-        text += &format!(", limited by {}", line.limit);
+        parts.push(format!("limited by {}", line.limit));
     }
     if line.rtt_ms > 0.0 {
-        let again = line.retransmitted * 100.0;
-        text += &format!(", rtt {:.1} ms, retransmitted {again:.2}%", line.rtt_ms);
+        parts.push(format!("rtt {:.1} ms", line.rtt_ms));
+        parts.push(format!("retransmitted {:.2}%", line.retransmitted * 100.0));
     }
-    text + &format!("  {}", line.current)
+    let mut text = String::new();
+    for part in parts {
+        let comma = if text.is_empty() { "" } else { ", " };
+        if columns(&text) + comma.len() + columns(&part) > width {
+            break;
+        }
+        text = text + comma + &part;
+    }
+    let room = width.saturating_sub(columns(&text) + 2);
+    match room >= LEAST_PATH.min(columns(&line.current)) && !line.current.is_empty() {
+        true => text + "  " + &shortened(&line.current, room),
+        false => text,
+    }
+}
+
+/// A path is not shown in fewer columns.
+const LEAST_PATH: usize = 8;
+
+/// At least as many columns as a text takes: those beyond ASCII may be wide.
+fn columns(text: &str) -> usize {
+    text.chars().map(|c| if c.is_ascii() { 1 } else { 2 }).sum()
+}
+
+/// A text that takes at most `room` columns: the middle of a longer one is left out.
+fn shortened(text: &str, room: usize) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let fits = |room: usize, chars: &mut dyn Iterator<Item = char>| {
+        let mut used = 0;
+        let taken = chars.take_while(|c| {
+            used += if c.is_ascii() { 1 } else { 2 };
+            used <= room
+        });
+        taken.collect::<Vec<_>>()
+    };
+    // The dots count as two.
+    let room = room.saturating_sub(2);
+    let begin = fits(room / 2, &mut text.chars());
+    let mut end = fits(room - room / 2, &mut text.chars().rev());
+    end.reverse();
+    begin.into_iter().chain(['…']).chain(end).collect()
 }
 
 /// A file that is over, for another host or a receipt.
@@ -348,5 +426,50 @@ impl<F: Fn(ProgressLine)> Told<F> {
             (self.tell)(progress_line(going));
             self.at = Instant::now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(current: &str) -> ProgressLine {
+        ProgressLine {
+            bytes: 158_000_000,
+            moved: 100,
+            total_bytes: Some(350_000_000),
+            rtt_ms: 50.0,
+            limit: "network rate".to_owned(),
+            current: current.to_owned(),
+            ..ProgressLine::default()
+        }
+    }
+
+    #[test]
+    fn a_line_of_progress_fits_into_the_terminal() {
+        let path = format!("top/{}/the-end", "directory/é".repeat(20));
+        for width in 0..200 {
+            let shown = text(&line(&path), 1e8, width);
+            assert!(columns(&shown) <= width, "{width}: {shown}");
+        }
+        let shown = text(&line(&path), 1e8, 120);
+        assert!(shown.contains("top/") && shown.ends_with("-end"), "{shown}");
+        let whole = text(&line(&path), 1e8, usize::MAX);
+        assert!(whole.ends_with(&path) && whole.contains("retransmitted"), "{whole}");
+    }
+
+    #[test]
+    fn progress_never_goes_back() {
+        let mut last = Last::new();
+        let of = |bytes, moved| ProgressLine { bytes, moved, files: 3, ..ProgressLine::default() };
+        let seen = |line: ProgressLine, last: &mut Last| {
+            let shown = last.onward(&line);
+            (shown.bytes, shown.moved)
+        };
+        assert_eq!(seen(of(158, 150), &mut last), (158, 150));
+        // Another agent is started: what there is is found out anew.
+        last.begin_again();
+        assert_eq!(seen(of(18, 10), &mut last), (158, 160));
+        assert_eq!(seen(of(200, 60), &mut last), (200, 210));
     }
 }

@@ -24,6 +24,8 @@ use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, Role, Transfer
 use super::job::{Bytes, Job, SinkJob, SourceJob, Terms};
 use super::links::is_tcp;
 use super::report::Summary;
+use super::show::told;
+use crate::interrupt;
 use crate::units::show_rate;
 
 /// Between two looks at how it goes.
@@ -321,7 +323,7 @@ fn drive(
         (service.ready)();
     }
     let result = thread::scope(|threads| {
-        threads.spawn(|| session.contain(beside));
+        let beside = threads.spawn(|| session.contain(beside));
         let over = &over;
         let runner = threads.spawn(move || {
             // However it ends, the watcher is to see it.
@@ -364,7 +366,16 @@ fn drive(
             }
         };
         session.contain(look);
-        match runner.join() {
+        let joined = runner.join();
+        let until = Instant::now() + LOOK;
+        while !source && interrupt::has_come() && !beside.is_finished() {
+            if Instant::now() > until {
+                told("farhaul: waiting for the disk to take what was written");
+                break;
+            }
+            thread::sleep(LOOK / 10);
+        }
+        match joined {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -518,6 +529,8 @@ fn of_source(source: &Source<'_>) -> Summary {
         moved_files: report.moved_files,
         moved_bytes: report.moved_bytes,
         resumed_bytes: report.resumed_bytes,
+        data_bytes: source.progress().moved,
+        part_bytes: source.in_part(),
         same_files: report.same_files,
         skipped: report.left_out.count,
         left_out: report.left_out.first,
@@ -541,6 +554,8 @@ fn of_sink(sink: &Sink<'_>, outcomes: &Outcomes) -> Summary {
         moved_files: read(&outcomes.moved),
         moved_bytes: read(&outcomes.bytes),
         resumed_bytes: read(&outcomes.resumed),
+        data_bytes: sink.progress().moved,
+        part_bytes: sink.in_part(),
         same_files: read(&outcomes.same),
         skipped: left_out.count,
         left_out: left_out.first,

@@ -63,14 +63,17 @@ pub fn run(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finish
 }
 
 /// Adds what agents have done that are gone.
-fn add(summary: &mut Summary, before: &Summary) {
+pub fn add(summary: &mut Summary, before: &Summary) {
     summary.moved_files += before.moved_files;
     summary.moved_bytes += before.moved_bytes;
     summary.deleted += before.deleted;
+    summary.data_bytes += before.data_bytes;
     summary.same_files = summary.same_files.saturating_sub(before.moved_files);
-    // What they had moved of a file in part is either.
-    let rest = summary.bytes.saturating_sub(summary.moved_bytes);
-    summary.resumed_bytes = summary.resumed_bytes.min(rest);
+    // What they had brought of a file in part was not there before this command.
+    let own = summary.resumed_bytes.min(before.part_bytes);
+    summary.moved_bytes += own;
+    summary.resumed_bytes = summary.resumed_bytes - own + before.resumed_bytes;
+    summary.part_bytes += before.part_bytes - own;
 }
 
 /// Starts another agent, as long as an outage may take.
@@ -320,5 +323,34 @@ pub fn say_way(plan: &Plan, show: &Show, before: Option<&str>, going: &Going) {
         show.note(&format!("UDP does not pass: going on over {now}"));
     } else if !tcp && was_tcp {
         show.note(&format!("UDP passes again: going on over {now}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An earlier command has left 10 bytes of a file of 100; the first agent brings 30, the second 20, and both
+    /// are killed; the third brings the rest.
+    #[test]
+    fn what_agents_of_this_command_have_brought_is_not_resumed() {
+        let first = Summary { data_bytes: 30, part_bytes: 30, ..Summary::default() };
+        let mut second = Summary { data_bytes: 20, part_bytes: 20, ..Summary::default() };
+        add(&mut second, &first);
+        let mut third = Summary {
+            moved_files: 1,
+            moved_bytes: 40,
+            resumed_bytes: 60,
+            data_bytes: 40,
+            ..Summary::default()
+        };
+        add(&mut third, &second);
+        let bytes = (third.moved_bytes, third.resumed_bytes, third.data_bytes, third.part_bytes);
+        assert_eq!(bytes, (90, 10, 90, 0));
+        // A file that an agent has ended counts once, whatever it had been taken up from.
+        let ended = Summary { moved_files: 1, moved_bytes: 5, resumed_bytes: 7, ..first.clone() };
+        let mut again = Summary { same_files: 1, ..Summary::default() };
+        add(&mut again, &ended);
+        assert_eq!((again.same_files, again.moved_files, again.resumed_bytes), (0, 1, 7));
     }
 }

@@ -63,6 +63,7 @@ impl Refusal {
         let why = without_places(&error.to_string(), root);
         match error.exit_code() {
             3 => Refusal::new(why),
+            2 => Refusal { reason: AbortReason::Unfit, ..Refusal::new(why) },
             _ => Refusal::failed(why),
         }
     }

@@ -324,6 +324,7 @@ impl<'a> Fields<'a> {
             [3] => AbortReason::Refused,
             [4] => AbortReason::Verification,
             [5] => AbortReason::Agreed,
+            [6] => AbortReason::Unfit,
             _ => return Err(DecodeError::BadValue("reason")),
         })
     }

@@ -108,6 +108,7 @@ impl TransferError {
                 AbortReason::Interrupted => 130,
                 AbortReason::Verification => 4,
                 AbortReason::Refused => 3,
+                AbortReason::Unfit => 2,
                 _ => 1,
             },
             _ => 1,

@@ -158,7 +158,7 @@ fn bad_values_are_refused() {
     assert_eq!(refused(Kind::Data, &[]), DecodeError::BadValue("data"));
     assert_eq!(refused(Kind::Hole, &[0; 8]), DecodeError::BadValue("hole length"));
     assert_eq!(refused(Kind::Hole, &[0xff; 8]), DecodeError::BadValue("hole length"));
-    assert_eq!(refused(Kind::Abort, &[6]), DecodeError::BadValue("reason"));
+    assert_eq!(refused(Kind::Abort, &[7]), DecodeError::BadValue("reason"));
     assert_eq!(refused(Kind::Leave, &[0]), DecodeError::TooLong { kind: 2, length: 1 });
 }
 

@@ -80,7 +80,9 @@ impl<'a> Driver<'a> {
             let state = session.lock();
             let abort = match &state.over {
                 Some(Err(TransferError::Remote { .. } | TransferError::Lost { .. })) => None,
-                Some(Err(error)) => Some((error.reason(), error.to_string())),
+                Some(Err(error)) => {
+                    Some((error.reason(), crate::report::without_numbers(&error.to_string())))
+                }
                 _ => None,
             };
             (abort, state.control.is_some())

@@ -388,6 +388,16 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Bytes that came with this transfer of files that are not complete.
+    pub fn in_part(&self) -> u64 {
+        let files = lock(&self.files);
+        let of = |pending: &Arc<Pending>| {
+            let inner = lock(&pending.inner);
+            inner.counted.saturating_sub(inner.resumed)
+        };
+        files.values().map(of).sum()
+    }
+
     /// What failed: entries that could not be stored or deleted here, and in the end those that the
     /// source could not read.
     pub fn failures(&self) -> Failures {

@@ -38,6 +38,8 @@ pub(super) struct Opening {
     version: u8,
     /// When another transfer that has the file is not waited for any more.
     until: Instant,
+    /// Another transfer had it at the last look.
+    waited: bool,
 }
 
 /// What is to be done with a file that comes.
@@ -264,7 +266,7 @@ impl Sink<'_> {
             Some(digest) => self.say_compare(&pending, digest),
             None => {
                 let until = Instant::now() + PATIENCE;
-                self.quick.push(Job::Open(Opening { pending, version, until }));
+                self.quick.push(Job::Open(Opening { pending, version, until, waited: false }));
             }
         }
         true
@@ -276,8 +278,8 @@ impl Sink<'_> {
     }
 
     /// Opens a large file or a stream.
-    pub(super) fn open(&self, opening: Opening) -> Result<(), TransferError> {
-        let pending = &opening.pending;
+    pub(super) fn open(&self, mut opening: Opening) -> Result<(), TransferError> {
+        let pending = &Arc::clone(&opening.pending);
         if !self.still(&opening) {
             return Ok(());
         }
@@ -288,6 +290,11 @@ impl Sink<'_> {
         let (work, resumed, have) = match opened {
             Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if !std::mem::replace(&mut opening.waited, true) {
+                    let path = opening.pending.place.path();
+                    let path = printable(path.as_os_str().as_encoded_bytes());
+                    self.note(&format!("{path}: another copy is writing it: waiting for its end"));
+                }
                 if Instant::now() < opening.until {
                     self.quick.push_later(Instant::now() + LOOK, Job::Open(opening));
                     return Ok(());
@@ -296,6 +303,13 @@ impl Sink<'_> {
             }
             Err(error) => return self.fail(pending, error),
         };
+        if let (true, Work::Part(part), 0) = (opening.waited, &work, resumed)
+            && let Ok(Choice::Same(_)) = self.choose(pending)
+        {
+            // The other copy has brought it meanwhile.
+            let _ = part.discard();
+            return self.skip(pending, Skip::Same);
+        }
         let part = match &work {
             Work::Part(part) => Some(Arc::clone(part)),
             _ => None,

@@ -14,7 +14,7 @@ use crate::frame::MAX_TARGET;
 use crate::inode::{self, Kind};
 use crate::report::Side;
 use crate::sources::Source as Named;
-use crate::temporary::is_ours;
+use crate::temporary::{UNSYNCED, is_ours};
 use crate::transfer::message::{Extra, MAX_XATTRS, Message, What};
 use crate::walk::{Found, Step, Walk};
 
@@ -100,6 +100,9 @@ impl Announcer<'_, '_> {
         let name = walk.name(found).bytes().to_vec();
         // What is no special file would be missed, and the sink refuses such names.
         let special = matches!(found.kind, Kind::Special(_));
+        if name == UNSYNCED.as_bytes() && found.kind == Kind::Directory {
+            return true; // marks of copies to this place, and no content
+        }
         if is_ours(&name) && !special {
             let text = "its name is of the form that farhaul keeps for partial copies, so it is not \
                         copied: rename it, or leave it out with --exclude";

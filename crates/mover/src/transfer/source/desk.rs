@@ -42,6 +42,8 @@ pub(super) struct Pending {
     phase: Phase,
     /// Bytes that an earlier transfer had moved.
     resumed: u64,
+    /// Bytes of its chunks that the sink has confirmed.
+    stored: u64,
     /// That it grows has been told.
     grown: bool,
 }
@@ -198,7 +200,8 @@ impl Desk {
     /// A file has been announced.
     pub(super) fn announce(&mut self, file: u64, path: PathBuf, place: Place, seen: Seen) {
         let (path, phase) = (path.into(), Phase::Asked);
-        let pending = Pending { path, place, seen, version: 0, phase, resumed: 0, grown: false };
+        let pending =
+            Pending { path, place, seen, version: 0, phase, resumed: 0, stored: 0, grown: false };
         self.files.insert(file, pending);
     }
 
@@ -444,7 +447,10 @@ impl Desk {
             {
                 damaged = sent.bytes; // a chunk has a block of its own
             }
-            let Some(pending) = self.files.get(&file) else { continue };
+            let Some(pending) = self.files.get_mut(&file) else { continue };
+            if chunk.is_some() && pending.version == version {
+                pending.stored += sent.bytes.saturating_sub(damaged);
+            }
             if chunk.is_none() && pending.version == version {
                 if self.damaged.remove(&file) {
                     damaged += pending.seen.size;
@@ -535,12 +541,22 @@ impl Desk {
         }
         pending.version += 1;
         pending.seen = now;
-        pending.resumed = 0;
+        (pending.resumed, pending.stored) = (0, 0);
         let phase = std::mem::replace(&mut pending.phase, Phase::Asked);
         let file = job.file;
         self.close(file, &phase);
         self.again.retain(|(again, _, _)| *again != file);
         self.files.get(&file).map(|pending| Ok(Arc::clone(&pending.path)))
+    }
+
+    /// Bytes of a file under way that an earlier transfer had moved.
+    pub(super) fn resumed(&self, file: u64) -> u64 {
+        self.files.get(&file).map_or(0, |pending| pending.resumed)
+    }
+
+    /// Bytes of files that are not over that the sink has from this transfer.
+    pub(super) fn in_part(&self) -> u64 {
+        self.files.values().map(|pending| pending.stored).sum()
     }
 
     /// The file has grown and is taken as it was announced. Its path, the first time.

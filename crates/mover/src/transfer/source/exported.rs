@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 
 use crate::error::SendError;
 use crate::sources::{Resolved, Source, readable, resolve_one};
@@ -24,11 +25,21 @@ pub(super) fn resolve(root: &Path, paths: &[PathBuf]) -> Result<Resolved, SendEr
         one(&open, path).map_err(|error| match error {
             // The path as it was given, and not as it was opened.
             Bad::Io(error) | Bad::Source(SendError::Io { source: error, .. }) => {
-                failed(path)(error)
+                failed(path)(plain(error))
             }
             Bad::Source(error) => error,
         })
     })
+}
+
+/// The error in words that fit, where the system's own mislead.
+fn plain(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => {
+            io::Error::new(error.kind(), "a symbolic link is in the way, which is not followed")
+        }
+        _ => error,
+    }
 }
 
 enum Bad {

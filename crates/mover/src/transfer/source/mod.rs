@@ -172,6 +172,11 @@ impl Source<'_> {
         self.lock().progress.clone()
     }
 
+    /// Bytes that the sink has from this transfer of files that are not complete.
+    pub fn in_part(&self) -> u64 {
+        self.lock().desk.in_part()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -354,9 +359,11 @@ impl Source<'_> {
     /// The file is not what was announced: it is announced anew.
     fn changed(&self, job: &Job, now: Seen) {
         let mut state = self.lock();
+        let resumed = state.desk.resumed(job.file);
         match state.desk.changed(job, now) {
             None => {}
             Some(Ok(path)) => {
+                state.progress.bytes = state.progress.bytes.saturating_sub(resumed);
                 let tally = &mut state.report.tally;
                 tally.bytes = tally.bytes.saturating_sub(job.seen.size).saturating_add(now.size);
                 self.say(&Message::FileAgain {
@@ -409,6 +416,7 @@ impl Source<'_> {
     fn drop_file(&self, file: u64, over: &Over, error: &io::Error) {
         // With the lock held: the receipt that follows from it finds these numbers.
         let mut state = self.lock();
+        state.progress.bytes = state.progress.bytes.saturating_sub(over.resumed);
         self.say(&Message::FileDropped { file });
         state.report.tally.files -= 1;
         state.report.tally.bytes = state.report.tally.bytes.saturating_sub(over.size);
@@ -450,7 +458,6 @@ impl Source<'_> {
                 report.moved_files += 1;
                 report.moved_bytes = report.moved_bytes.saturating_add(over.size - resumed);
                 report.resumed_bytes = report.resumed_bytes.saturating_add(resumed);
-                progress.bytes = progress.bytes.saturating_add(resumed);
             }
             Outcome::Same | Outcome::Kept => {
                 report.same_files += 1;
@@ -476,7 +483,12 @@ impl Role for Source<'_> {
                 let mut state = self.lock();
                 let over = state.desk.verdict(file, verdict, self.options.dry_run).map_err(bad)?;
                 match over {
-                    None => drop(state),
+                    None => {
+                        // It is there already: progress that counted it at its end would stand still before.
+                        let resumed = state.desk.resumed(file);
+                        state.progress.bytes = state.progress.bytes.saturating_add(resumed);
+                        drop(state);
+                    }
                     Some((over, None)) => {
                         let resumed = over.resumed;
                         self.finished(state, over, Outcome::Moved { resumed });
