@@ -367,6 +367,11 @@ impl<'a> Scene<'a> {
         Some(options)
     }
 
+    /// What a copy says of each file that it has dealt with.
+    fn receipt(&self) -> PathBuf {
+        self.directory.path().join("home/receipt")
+    }
+
     /// A system call of the next run that fails or is its last.
     fn injection(&mut self) -> Option<Injection> {
         let chance = match self.schedule.theme {
@@ -414,13 +419,17 @@ impl<'a> Scene<'a> {
         let copy = Copy {
             farhaul: self.schedule.farhaul.clone(),
             home: self.directory.path().join("home"),
-            args: options.into_iter().chain(names).collect(),
+            args: options
+                .into_iter()
+                .chain(["--receipt".to_owned(), self.receipt().display().to_string()])
+                .chain(names)
+                .collect(),
             injection,
         };
         self.figures.runs += 1;
         let (end, cut) = self.perform(&copy, ending, nudges)?;
         let told = match &end {
-            End::Exit(0, _) => "ends with 0".to_owned(),
+            End::Exit(0, text) => format!("ends with 0 {}", text.trim()),
             End::Exit(code, text) => {
                 format!("ends with {code}: {}", text.lines().next().unwrap_or_default())
             }
@@ -531,10 +540,15 @@ impl<'a> Scene<'a> {
         let mut differences = compare(source, target, alike)?;
         // What is kept for partial copies is no part of a copy.
         differences.retain(|text| !(text.contains(".farhaul-") && text.ends_with("not be there")));
-        match differences.is_empty() {
-            true => Ok(()),
-            false => Err(Stop::Broken(Broken::Law(differences))),
+        if differences.is_empty() {
+            return Ok(());
         }
+        let receipt = fs::read_to_string(self.receipt()).unwrap_or_default();
+        for name in differences.iter().filter_map(|text| text.split(' ').next()).take(8) {
+            let said = receipt.lines().find(|line| line.contains(&format!("{name}\"")));
+            self.note(format!("the receipt: {}", said.unwrap_or(name)));
+        }
+        Err(Stop::Broken(Broken::Law(differences)))
     }
 
     /// Mounts an image. A file system that cannot write what it had begun is not mounted by the

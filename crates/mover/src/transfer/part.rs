@@ -86,6 +86,8 @@ struct State {
     log: Log,
     /// The file may have other bytes than zeros before this offset.
     touched: u64,
+    /// What an earlier transfer has written lies before this offset.
+    inherited: u64,
     /// Chunks that are being written; disjoint.
     claims: Vec<Range<u64>>,
     /// Bytes written since the last sync began.
@@ -220,6 +222,7 @@ impl PartFile {
         };
         let file = Arc::clone(&state.file);
         let stale = state.touched > offset;
+        let inherited = state.inherited > offset;
         state.touched = state.touched.max(offset + length);
         drop(state);
         if sparse {
@@ -228,6 +231,9 @@ impl PartFile {
             }
             write_data(&file, data, offset)?;
         } else {
+            if inherited {
+                place::renew(&file, offset, offset + length)?;
+            }
             file.write_all_at(data, offset)?;
         }
         let mut state = self.lock();
@@ -503,6 +509,7 @@ impl State {
             file: Arc::new(file),
             log,
             touched,
+            inherited: touched,
             claims: Vec::new(),
             unsynced: 0,
             syncing: false,

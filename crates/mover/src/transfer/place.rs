@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Stat, fallocate,
-    flock, fstat, linkat, openat, renameat, renameat_with, seek, statat, unlinkat,
+    Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Stat,
+    fadvise, fallocate, flock, fstat, linkat, openat, renameat, renameat_with, seek, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -129,6 +131,26 @@ pub(super) fn punch(file: &File, offset: u64, end: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match fallocate(file, flags, offset, end - offset) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, offset, end),
+        done => Ok(done?),
+    }
+}
+
+/// Prepares what is between `offset` and `end` for being written again, when its last write-back may
+/// have failed. The pages that are left of that keep their places on the medium, and ext4 does not
+/// record that those have content if they are written back once more: after a sync that succeeds the
+/// medium still has zeros there. So the range becomes a hole, or its pages go.
+pub(super) fn renew(file: &File, offset: u64, end: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let punch = || fallocate(file, flags, offset, end - offset);
+    // XFS tells here, once, of a write-back that failed before.
+    match punch().or_else(|error| match error {
+        Errno::IO | Errno::NOSPC | Errno::DQUOT => punch(),
+        _ => Err(error),
+    }) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let _ = fadvise(file, offset, NonZeroU64::new(end - offset), Advice::DontNeed);
+            Ok(())
+        }
         done => Ok(done?),
     }
 }
