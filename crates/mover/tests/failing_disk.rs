@@ -18,8 +18,9 @@ fn what_is_written_again_after_a_failed_write_back_gets_to_the_medium() {
         eprintln!("\nskipped: {why}");
         return;
     }
-    // What the disk takes for content.
-    let data = b"farhaul content\n".repeat(3 << 16);
+    // What the disk takes for content; its end is within a page.
+    let mut data = b"farhaul content\n".repeat(3 << 16);
+    data.truncate(data.len() - 1000);
     let size = data.len() as u64;
     let (modified, origin) = (Timestamp::default(), Origin::default());
     let identity = Identity { size, modified, origin, sparse: false, verify: true };

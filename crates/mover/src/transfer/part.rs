@@ -227,12 +227,13 @@ impl PartFile {
         drop(state);
         if sparse {
             if stale {
-                place::punch(&file, offset, offset + length)?;
+                place::punch(&file, offset, offset + CHUNK)?;
             }
             write_data(&file, data, offset)?;
         } else {
             if inherited {
-                place::renew(&file, offset, offset + length)?;
+                // To the end of the file's last page, too: of a part of one only the bytes would go.
+                place::renew(&file, offset, offset + CHUNK)?;
             }
             file.write_all_at(data, offset)?;
         }
