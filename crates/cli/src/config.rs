@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_outside_of_flags_is_told() {
-        let home = home("rate = 1\n");
+        let home = home("rate = \"1M\"\n");
         let at_home = home.path().to_str().expect("a text");
         let told = |variables: &[(&str, &str)]| {
             let surroundings = Surroundings::of(variables);

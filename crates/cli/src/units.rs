@@ -18,6 +18,19 @@ pub fn rate(text: &str) -> Result<u64, String> {
     known(short.unwrap_or(text)).or_else(|_| known(text)).map_err(|error| error.to_string())
 }
 
+/// A limit on a rate, bits per second, which is not below what a transfer can keep to.
+pub fn rate_limit(text: &str) -> Result<u64, String> {
+    let least = farhaul_mover::transfer::pace::LEAST_RATE;
+    match rate(text)? {
+        rate if rate < least => Err(format!(
+            "`{text}` is {} and the least is {}: rates are bits per second (500M, 80k)",
+            show_rate(rate as f64),
+            show_rate(least as f64)
+        )),
+        rate => Ok(rate),
+    }
+}
+
 /// Bytes with SI or IEC prefixes: `100MB`, `64MiB`, `4k`, `1500`.
 pub fn size(text: &str) -> Result<u64, String> {
     let text = text.trim();
@@ -82,6 +95,8 @@ mod tests {
         assert_eq!(time("2"), Ok(Duration::from_secs(2)));
         assert_eq!(size("4kB"), Ok(4000));
         assert_eq!(size("1500"), Ok(1500));
+        assert_eq!(rate_limit("8k"), Ok(8000));
+        assert!(rate_limit("7999").is_err() && rate_limit("fast").is_err());
         assert!(rate("fast").unwrap_err().contains("`fast` is not a rate"));
         assert!(size("3 parsecs").unwrap_err().contains("not a size"));
         assert!(time("1e400s").is_err());

@@ -9,19 +9,18 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::home::Home;
 use common::process::{LIMIT, Process};
+use common::raw::{Raw, order, read_job, with_two, write_job};
 use common::server::{Site, signal};
 use farhaul_mover::frame::AbortReason;
-use farhaul_mover::transfer::link::{Link, LinkHandle, Opened, Purpose};
+use farhaul_mover::transfer::link::{Opened, Purpose};
 use farhaul_mover::transfer::session::{NoLink, join, open};
-use farhaul_remote::{Context, DialConfig, Dialer, Terms, Transport};
-use farhaul_secure::{Identity, Trust};
+use farhaul_secure::Identity;
 use serde_json::{Value, json};
 
 const EXPORTS: &str = "
@@ -209,86 +208,6 @@ fn exports_are_used_as_they_allow() {
     assert_eq!(names(&site.path("in")), ["f"]);
     site.cp(&["--delete", "--allow-empty-source", &empty, &to("in/")]).well();
     assert_eq!(names(&site.path("in")), Vec::<String>::new());
-}
-
-/// A client that says what it likes.
-struct Raw {
-    dialer: Dialer,
-}
-
-struct Handle(farhaul_remote::LinkHandle);
-
-impl LinkHandle for Handle {
-    fn abort(&self) {
-        self.0.abort();
-    }
-    fn describe(&self) -> String {
-        "raw".into()
-    }
-}
-
-impl Raw {
-    fn new(site: &Site, identity: Identity) -> Raw {
-        let trust = Trust::Only(site.key.parse().expect("a key"));
-        let identity = Arc::new(identity);
-        let terms = Terms { identity, trust, context: Context::default(), plain: false };
-        let mut config = DialConfig::new(Vec::new(), vec![site.address], terms);
-        config.transport = Transport::Tcp;
-        Raw { dialer: Dialer::new(config) }
-    }
-
-    fn link(&self) -> Link {
-        let link = self.dialer.dial(Duration::from_secs(20), &AtomicBool::new(false));
-        let (reader, writer, handle) = link.expect("it is let in").into_parts();
-        Link {
-            reader: Box::new(reader),
-            writer: Box::new(writer),
-            handle: Arc::new(Handle(handle)),
-        }
-    }
-
-    fn ask(&self, order: &Value) -> (Link, Opened) {
-        let mut link = self.link();
-        let opened = open(&mut link, order.to_string().into_bytes()).expect("an answer");
-        (link, opened)
-    }
-}
-
-fn order(export: &str, job: Value) -> Value {
-    json!({
-        "export": export, "job": job,
-        "terms": {
-            "verify": true, "dry_run": false, "outage_ms": 60_000, "lanes": 1,
-            "fixed_lanes": true, "cc": "haul", "mss": 1500, "receive_memory": null,
-            "send_memory": null, "rate": null, "plain": false,
-            "preserve": {"mode": true, "times": true, "owner": false, "xattrs": false,
-                         "hard_links": false, "sparse": true},
-        },
-    })
-}
-
-fn read_job(path: &str) -> Value {
-    json!({"source": {
-        "paths": [path.as_bytes()], "stream": false, "rules": [], "count": true, "one_file": false,
-    }})
-}
-
-fn write_job(path: &str) -> Value {
-    json!({"sink": {
-        "path": path.as_bytes(), "stream": false, "directory": false, "existing": "update",
-        "delete": false, "max_delete": null, "allow_empty": false, "spared": [], "keep_set_id": false, "want_digests": false,
-        "trust_partial": false, "copy": vec![0; 16],
-    }})
-}
-
-fn with_two(more: &str) -> (Site, Identity, Identity) {
-    let [bob, eve] = [(); 2].map(|()| Identity::generate().expect("a key"));
-    let site = Site::new(&format!(
-        "{more}[client.bob]\nkey = \"{}\"\n[client.eve]\nkey = \"{}\"\n",
-        bob.public_key(),
-        eve.public_key()
-    ));
-    (site, bob, eve)
 }
 
 #[test]

@@ -11,6 +11,7 @@ use farhaul_base::names::suggestion;
 use farhaul_link::Rate;
 
 use crate::units;
+use farhaul_mover::transfer::pace::LEAST_RATE;
 
 /// How values of type `T` are read and written; what [`Kind::show`] writes, [`Kind::parse`] reads.
 pub struct Kind<T> {
@@ -120,9 +121,6 @@ pub const LAW: Kind<Law> = Kind {
     parse: |text| text.parse::<Law>().map_err(|error| error.to_string()),
     show: Law::to_string,
 };
-
-/// A chunk of a mebibyte takes a quarter of an hour at this rate, bits/s.
-const LEAST_RATE: u64 = 8_000;
 
 /// Bits per second, or `none`.
 pub const RATE: Kind<RateLimit> = Kind {

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use farhaul_mover::frame::AbortReason;
 use farhaul_mover::transfer::TransferError;
+use farhaul_mover::transfer::pace::LEAST_RATE;
 use farhaul_mover::transfer::sink::copy_id;
 
 use super::config::{Access, Keep, ServeConfig};
@@ -178,6 +179,9 @@ pub fn admit(
         }
     }
     kept(&terms, export.keep)?;
+    if terms.rate.is_some_and(|rate| rate < LEAST_RATE) {
+        return Err(Refusal::new(format!("the least rate is {LEAST_RATE} bits per second")));
+    }
     terms.outage_ms = terms.outage_ms.min(LONGEST_OUTAGE);
     let (writes, changes, set_id) = match &job {
         Job::Source(_) => (false, false, false),
@@ -328,6 +332,13 @@ mod tests {
     fn with(mut order: Value, place: &str, value: Value) -> Value {
         *order.pointer_mut(place).expect(place) = value;
         order
+    }
+
+    #[test]
+    fn rates_that_no_session_keeps_to_are_refused() {
+        let order = |rate: u64| with(reads("out", b"a"), "/terms/rate", json!(rate));
+        assert_eq!(ask(&order(LEAST_RATE)).expect("granted").terms.rate, Some(LEAST_RATE));
+        assert!(refused(&order(LEAST_RATE - 1)).contains("the least rate"));
     }
 
     #[test]

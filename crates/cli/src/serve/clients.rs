@@ -159,7 +159,7 @@ fn text_of<'a>(value: &'a Spanned<DeValue<'_>>) -> Option<&'a str> {
 /// The limits in a section of the file.
 pub(super) fn read_limits(section: &Section<'_>) -> Limits {
     Limits {
-        rate: section.get("rate", crate::units::rate),
+        rate: section.get("rate", crate::units::rate_limit),
         connections: section.get("connections", super::limits::count),
         bytes_per_day: section.get("bytes-per-day", crate::units::size),
         bytes: section.get("bytes", crate::units::size),

@@ -42,8 +42,12 @@ const MOST_LINKS: usize = MAX_LANES as usize + 8;
 /// How long a client of a session that does the same may take to show that it is there.
 const PROBE: Duration = Duration::from_secs(3);
 /// How long a client's sessions that are in the way of a new one may take.
-const PATIENCE: Patience =
-    Patience { end: Duration::from_secs(1), silence: Duration::from_secs(3), probe: PROBE };
+const PATIENCE: Patience = Patience {
+    end: Duration::from_secs(1),
+    leave: Duration::from_secs(8),
+    silence: Duration::from_secs(3),
+    probe: PROBE,
+};
 
 /// What clients hear whose key was taken out.
 const NOT_ALLOWED: &str = "this key is not allowed any more";

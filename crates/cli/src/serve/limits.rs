@@ -34,7 +34,7 @@ impl Limits {
         let twice = || format!("{key} is there twice");
         let size = || units::size(value).map_err(told);
         let before = match key {
-            "rate" => self.rate.replace(units::rate(value).map_err(told)?),
+            "rate" => self.rate.replace(units::rate_limit(value).map_err(told)?),
             "connections" => self.connections.replace(count(value).map_err(told)?).map(u64::from),
             "bytes-per-day" => self.bytes_per_day.replace(size()?),
             "bytes" => self.bytes.replace(size()?),
@@ -88,8 +88,16 @@ mod tests {
         }
         let words = ["rate=1.5G", "connections=3", "bytes-per-day=64MiB", "bytes=10TB"];
         assert_eq!(limits.words(), words);
-        let wrong =
-            ["rate", "rate=x", "connections=0", "bytes=-1", "byte=1", "rate=2G", "connections=x"];
+        let wrong = [
+            "rate",
+            "rate=x",
+            "rate=10",
+            "connections=0",
+            "bytes=-1",
+            "byte=1",
+            "rate=2G",
+            "connections=x",
+        ];
         for word in wrong {
             assert!(limits.clone().set(word).is_err(), "{word}");
         }

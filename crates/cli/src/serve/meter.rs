@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use farhaul_mover::transfer::interrupt::Interrupt;
 use farhaul_mover::transfer::link::{Link, LinkFacts, LinkHandle, Purpose};
 use farhaul_mover::transfer::pace::Pace;
 
@@ -94,10 +95,13 @@ impl Meter {
         let lane = matches!(purpose, Purpose::Lane { .. });
         let Link { reader, writer, handle } = link;
         let held = Arc::<AtomicU64>::default();
-        let handle = Arc::new(Handle { inner: handle, held: Arc::clone(&held) });
+        let interrupt = Arc::<Interrupt>::default();
+        let (held_too, interrupt_too) = (Arc::clone(&held), Arc::clone(&interrupt));
+        let handle = Arc::new(Handle { inner: handle, held: held_too, interrupt: interrupt_too });
         let metered = |inner| Metered {
             inner,
             held: Arc::clone(&held),
+            interrupt: Arc::clone(&interrupt),
             meter: Arc::clone(self),
             lane,
             _place: Arc::clone(&place),
@@ -128,6 +132,8 @@ struct Metered {
     lane: bool,
     /// For how long the rate has held the link back, µs.
     held: Arc<AtomicU64>,
+    /// Ends waits for the rate when the link is given up.
+    interrupt: Arc<Interrupt>,
     _place: Arc<Place>,
 }
 
@@ -141,11 +147,13 @@ impl Metered {
 struct Handle {
     inner: Arc<dyn LinkHandle>,
     held: Arc<AtomicU64>,
+    interrupt: Arc<Interrupt>,
 }
 
 impl LinkHandle for Handle {
     fn abort(&self) {
         self.inner.abort();
+        self.interrupt.raise();
     }
 
     fn set_max_rate(&self, bits_per_second: Option<u64>) {
@@ -170,7 +178,7 @@ impl Read for Metered {
         let Half::Reader(reader) = &mut self.inner else { return Err(wrong_half()) };
         let meter = &self.meter;
         let (count, held) = match meter.pace().filter(|_| self.lane) {
-            Some(pace) => pace.read(reader, buf)?,
+            Some(pace) => pace.read(reader, buf, &self.interrupt)?,
             None => (reader.read(buf)?, Duration::ZERO),
         };
         if count > 0 {
@@ -193,7 +201,7 @@ impl Write for Metered {
         }
         let (count, held) = match meter.pace() {
             // All of it, in steps.
-            Some(pace) => (buf.len(), pace.write(writer, buf)?),
+            Some(pace) => (buf.len(), pace.write(writer, buf, &self.interrupt)?),
             None => (writer.write(buf)?, Duration::ZERO),
         };
         meter.count(count)?;

@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct Patience {
     /// To be gone, if they have just ended.
     pub end: Duration,
+    /// To be gone, if they have been told to end: with their last word and what they write.
+    pub leave: Duration,
     /// To be heard of: a client that is there says something each second.
     pub silence: Duration,
     /// To connect anew, if nothing was heard.
@@ -135,9 +137,9 @@ impl Sessions {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds one, if the client has less than `of_client` and all have less than `of_all`. Where there
-    /// are too many, the client's own that it has left make way, and what is about to end has its
-    /// time for that.
+    /// Adds one, if the client has less than `of_client` and all have less than `of_all`; a session
+    /// counts until its threads have ended. Where there are too many, the client's own that it has left
+    /// make way, and what is about to end has its time for that.
     ///
     /// # Errors
     /// Which limit is reached.
@@ -151,26 +153,36 @@ impl Sessions {
     ) -> Result<(), Refusal> {
         let began = Instant::now();
         let mut all = self.lock();
-        let counts = |other: &&Arc<Running>| !other.ends.load(Ordering::Acquire);
+        let ends = |other: &&Arc<Running>| other.ends.load(Ordering::Acquire);
         loop {
-            let own = all.values().filter(|other| other.key == session.key).filter(counts);
-            let own: Vec<_> = own.cloned().collect();
+            let own: Vec<_> =
+                all.values().filter(|other| other.key == session.key).cloned().collect();
             let fits = own.len() < of_client as usize;
-            if fits && all.values().filter(counts).count() < of_all as usize {
+            if fits && all.len() < of_all as usize {
                 all.insert(id, session);
                 return Ok(());
             }
-            let alone = own.iter().filter(|other| other.is_alone());
+            // What is ending already may be enough.
+            let others = all.len() - own.len();
+            let own: Vec<_> = own.iter().filter(|other| !ends(other)).collect();
+            let others_end = all.values().filter(ends).count() - (all.len() - others - own.len());
+            let enough =
+                own.len() < of_client as usize && own.len() + others - others_end < of_all as usize;
+            let alone = own.iter().filter(|other| !enough && other.is_alone());
             if let Some(left) = alone.min_by_key(|other| other.since) {
                 left.end(superseded());
                 continue;
             }
             let silent = || own.iter().find(|other| other.is_silent(began));
             let passed = began.elapsed();
-            if passed < patience.end || (passed < patience.silence && silent().is_some()) {
+            let wait = match enough {
+                true => passed < patience.leave,
+                false => passed < patience.end || (passed < patience.silence && silent().is_some()),
+            };
+            if wait {
                 let waited = self.changed.wait_timeout(all, LOOK);
                 all = waited.unwrap_or_else(PoisonError::into_inner).0;
-            } else if let Some(silent) = silent() {
+            } else if let Some(silent) = silent().filter(|_| !enough) {
                 drop(all);
                 if !silent.answers(patience.probe) {
                     silent.end(superseded());
@@ -243,8 +255,12 @@ mod tests {
     use super::*;
     use crate::serve::Limits;
 
-    const NOW: Patience =
-        Patience { end: Duration::ZERO, silence: Duration::ZERO, probe: Duration::ZERO };
+    const NOW: Patience = Patience {
+        end: Duration::ZERO,
+        leave: Duration::ZERO,
+        silence: Duration::ZERO,
+        probe: Duration::ZERO,
+    };
 
     fn key() -> PublicKey {
         Identity::generate().expect("a key").public_key()
@@ -282,8 +298,37 @@ mod tests {
         // It has had a connection and has none now.
         first.controls.fetch_add(1, Ordering::AcqRel);
         assert!(sessions.add([4; 16], session(c, "x"), 2, 2, NOW).is_err(), "it is another's");
-        sessions.add([2; 16], session(a, "y"), 1, 2, NOW).expect("room");
+        // It is to make way, and counts until its threads have ended.
+        let refused = sessions.add([2; 16], session(a, "y"), 1, 2, NOW).expect_err("it is there");
+        assert_eq!(refused.limit, Some("limit"));
         assert!(first.end.lock().expect("no panic").is_some());
+        sessions.remove(&[1; 16]);
+        sessions.add([2; 16], session(a, "y"), 1, 2, NOW).expect("room");
+    }
+
+    #[test]
+    fn what_makes_way_is_waited_for() {
+        let sessions = Sessions::default();
+        let a = key();
+        let left = session(a, "x");
+        left.controls.fetch_add(1, Ordering::AcqRel);
+        let others = [session(a, "y"), session(a, "z")];
+        sessions.add([1; 16], Arc::clone(&left), 3, 3, NOW).expect("room");
+        for (id, other) in [[2; 16], [3; 16]].into_iter().zip(&others) {
+            sessions.add(id, Arc::clone(other), 3, 3, NOW).expect("room");
+        }
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while left.end.lock().expect("no panic").is_none() {
+                    std::thread::yield_now();
+                }
+                sessions.remove(&[1; 16]);
+            });
+            let patience = Patience { leave: Duration::from_secs(60), ..NOW };
+            sessions.add([4; 16], session(a, "y"), 3, 3, patience).expect("room");
+        });
+        // One was enough.
+        assert!(others.iter().all(|other| other.end.lock().expect("no panic").is_none()));
     }
 
     #[test]
@@ -309,7 +354,7 @@ mod tests {
         sessions.add([1; 16], Arc::clone(&first), 1, 2, NOW).expect("room");
         sessions.add([2; 16], session(b, "y"), 1, 2, NOW).expect("room");
         assert!(!first.is_alone() && first.end.lock().expect("no panic").is_none());
-        sessions.add([3; 16], session(a, "y"), 1, 2, NOW).expect("room");
+        assert!(sessions.add([3; 16], session(a, "y"), 1, 2, NOW).is_err(), "it is there");
         assert!(first.end.lock().expect("no panic").is_some());
     }
 

@@ -11,6 +11,7 @@ pub mod path;
 pub mod pattern;
 pub mod process;
 pub mod ran;
+pub mod raw;
 pub mod server;
 pub mod sshd;
 pub mod stock;

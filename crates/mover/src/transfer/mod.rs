@@ -12,6 +12,7 @@ pub mod check;
 pub mod detour;
 mod error;
 mod event;
+pub mod interrupt;
 pub mod journal;
 pub mod limit;
 pub mod link;

@@ -4,6 +4,12 @@ use std::io::{self, Read, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::interrupt::Interrupt;
+
+/// The least rate, bits per second: the least step takes about a second at it, and a step of each of 32 lanes
+/// half a minute.
+pub const LEAST_RATE: u64 = 8_000;
+
 /// Moved at once below a limit, bytes, at most and at least.
 const STEP: usize = 64 << 10;
 const LEAST_STEP: usize = 1 << 10;
@@ -19,9 +25,9 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// At most so many bits a second.
+    /// At most so many bits a second, and not less than [`LEAST_RATE`].
     pub fn new(bits_per_second: u64) -> Self {
-        let bytes_per_second = (bits_per_second as f64 / 8.0).max(1.0);
+        let bytes_per_second = bits_per_second.max(LEAST_RATE) as f64 / 8.0;
         Pace { bytes_per_second, until: Mutex::new(Instant::now()) }
     }
 
@@ -40,19 +46,34 @@ impl Pace {
         start.saturating_duration_since(now)
     }
 
+    /// Gives back what was asked for and is not moved: others need not wait for it.
+    fn give_back(&self, bytes: usize) {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
+        *until = until.checked_sub(time).unwrap_or(*until);
+    }
+
     /// Writes all of `bytes`, in steps; returns how long it was held back.
     ///
     /// # Errors
     ///
-    /// Those of `out`.
-    pub fn write(&self, out: &mut dyn Write, bytes: &[u8]) -> io::Result<Duration> {
+    /// Those of `out`; [`io::ErrorKind::ConnectionAborted`] if `interrupt` was raised meanwhile.
+    pub fn write(
+        &self,
+        out: &mut dyn Write,
+        bytes: &[u8],
+        interrupt: &Interrupt,
+    ) -> io::Result<Duration> {
         let mut held = Duration::ZERO;
         for step in bytes.chunks(self.step()) {
             let wait = self.take(step.len(), Instant::now());
             if !wait.is_zero() {
                 // What waits in a buffer has had its turn.
                 out.flush()?;
-                std::thread::sleep(wait);
+                if interrupt.wait(wait) {
+                    self.give_back(step.len());
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
                 held += wait;
             }
             out.write_all(step)?;
@@ -67,14 +88,19 @@ impl Pace {
     ///
     /// # Errors
     ///
-    /// Those of `stream`.
-    pub fn read(&self, stream: &mut dyn Read, buf: &mut [u8]) -> io::Result<(usize, Duration)> {
+    /// Those of `stream`; [`io::ErrorKind::ConnectionAborted`] if `interrupt` was raised meanwhile.
+    pub fn read(
+        &self,
+        stream: &mut dyn Read,
+        buf: &mut [u8],
+        interrupt: &Interrupt,
+    ) -> io::Result<(usize, Duration)> {
         let step = buf.len().min(self.step());
         let count = stream.read(&mut buf[..step])?;
         // What has come counts for what comes next: the sender is held back by what is not read.
         let wait = self.take(count, Instant::now());
-        if !wait.is_zero() {
-            std::thread::sleep(wait);
+        if !wait.is_zero() && interrupt.wait(wait) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
         }
         Ok((count, wait))
     }
@@ -106,18 +132,37 @@ mod tests {
 
     #[test]
     fn what_is_read_counts_as_what_is_written() {
+        let run = Interrupt::default();
         let pace = Pace::new(8_000_000_000);
         let mut stream = std::io::Cursor::new(vec![1; 3 * STEP]);
         let mut buf = vec![0; 2 * STEP];
-        assert_eq!(pace.read(&mut stream, &mut buf).unwrap().0, STEP, "in steps");
+        assert_eq!(pace.read(&mut stream, &mut buf, &run).unwrap().0, STEP, "in steps");
         assert_eq!((Pace::new(1).step(), Pace::new(800_000).step()), (LEAST_STEP, 5000));
-        assert_eq!(pace.read(&mut stream, &mut buf[..9]).unwrap().0, 9);
+        assert_eq!(pace.read(&mut stream, &mut buf[..9], &run).unwrap().0, 9);
         // Much was read; what is to be written waits for it.
         let slow = Pace::new(8_000_000);
         let now = Instant::now();
         *slow.until.lock().unwrap() = now;
-        slow.read(&mut stream, &mut buf[..1000]).unwrap();
+        slow.read(&mut stream, &mut buf[..1000], &run).unwrap();
         let wait = slow.take(1, now);
         assert!(wait >= Duration::from_micros(999), "{wait:?}");
+    }
+    /// What a lane waits for at a rate far too low ends when its connection is given up, and the next
+    /// lane does not wait for what was not sent.
+    #[test]
+    fn waits_end_with_their_connection() {
+        let pace = Pace::new(1);
+        assert_eq!(pace.bytes_per_second, LEAST_RATE as f64 / 8.0, "not less");
+        let over = Interrupt::default();
+        over.raise();
+        let hour = 3_600 * LEAST_RATE as usize / 8;
+        let kind = |moved: io::Result<Duration>| moved.unwrap_err().kind();
+        let aborted = io::ErrorKind::ConnectionAborted;
+        pace.take(hour, Instant::now());
+        let wait = pace.take(0, Instant::now());
+        assert_eq!(kind(pace.write(&mut io::sink(), &[0; LEAST_STEP], &over)), aborted);
+        assert!(pace.take(0, Instant::now()) <= wait, "it is given back");
+        let read = pace.read(&mut io::repeat(0), &mut [0; LEAST_STEP], &over);
+        assert_eq!(kind(read.map(|(_, held)| held)), aborted);
     }
 }

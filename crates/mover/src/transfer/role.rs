@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use super::error::TransferError;
+use super::interrupt::Interrupt;
 use super::link::LinkHandle;
 use super::message::Message;
 
@@ -57,6 +58,8 @@ pub struct Lane<'a> {
     pub writer: &'a mut (dyn Write + Send),
     /// The rest of the connection.
     pub handle: &'a dyn LinkHandle,
+    /// Is raised when the connection is given up.
+    pub interrupt: &'a Interrupt,
     /// Whether the lane is still wanted; the source looks between blocks.
     pub keep: &'a (dyn Fn() -> bool + Sync),
 }

@@ -22,6 +22,7 @@ pub use self::introduce::{answer, disown, greet, join, meet, open, refuse};
 use super::channel::Channel;
 use super::error::TransferError;
 use super::event::Observer;
+use super::interrupt::Interrupt;
 use super::link::{Link, LinkFacts, LinkHandle, Purpose};
 use super::message::{MAX_LANES_TOLD, Message, Pulse};
 use super::role::Role;
@@ -108,8 +109,20 @@ enum Trial {
     Lane(u32),
 }
 
+/// A connection that can be given up, and with it what its lane waits for.
 #[derive(Clone)]
-struct Handle(Arc<dyn LinkHandle>);
+struct Handle(Arc<dyn LinkHandle>, Arc<Interrupt>);
+
+impl Handle {
+    fn new(link: Arc<dyn LinkHandle>) -> Self {
+        Handle(link, Arc::default())
+    }
+
+    fn abort(&self) {
+        self.0.abort();
+        self.1.raise();
+    }
+}
 
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -218,7 +231,7 @@ impl Session {
     pub fn reconnect(&self) {
         let state = self.lock();
         let all = state.control.iter().chain(state.lanes.values()).chain(&state.joining);
-        all.for_each(|handle| handle.0.abort());
+        all.for_each(Handle::abort);
     }
 
     /// Ends the transfer; the first reason counts.

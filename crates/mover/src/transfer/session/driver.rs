@@ -109,7 +109,7 @@ impl<'a> Driver<'a> {
             drop(state);
             session.end(Err(TransferError::Lost { after: self.options.outage, why }));
         } else if session.channel.heard().is_some_and(|at| at.elapsed() > SILENCE) {
-            state.control.iter().for_each(|handle| handle.0.abort());
+            state.control.iter().for_each(Handle::abort);
         }
     }
 
@@ -270,17 +270,27 @@ impl<'a> Driver<'a> {
     /// Says what a connection is for and waits for the answer: no longer than the transfer goes on, as
     /// a peer that has done its part may not be there to answer.
     fn join(&self, link: Link, purpose: Purpose) -> Result<(Link, u64), NoLink> {
-        let handle = Handle(Arc::clone(&link.handle));
-        {
-            let mut state = self.session.lock();
-            if state.over.is_some() {
-                return Err(io::Error::from(io::ErrorKind::Interrupted).into());
-            }
-            state.joining.push(handle.clone());
+        let handle = Handle::new(Arc::clone(&link.handle));
+        if !self.begins_joining(&handle) {
+            return Err(io::Error::from(io::ErrorKind::Interrupted).into());
         }
         let joined = join(link, self.options.session, purpose);
-        self.session.lock().joining.retain(|other| !Arc::ptr_eq(&other.0, &handle.0));
+        self.ends_joining(&handle);
         joined
+    }
+
+    /// A connection is being introduced; false if the transfer is over.
+    fn begins_joining(&self, handle: &Handle) -> bool {
+        let mut state = self.session.lock();
+        let goes_on = state.over.is_none();
+        if goes_on {
+            state.joining.push(handle.clone());
+        }
+        goes_on
+    }
+
+    fn ends_joining(&self, handle: &Handle) {
+        self.session.lock().joining.retain(|other| !Arc::ptr_eq(&other.0, &handle.0));
     }
 
     /// Takes a connection that the peer has made.
@@ -291,7 +301,14 @@ impl<'a> Driver<'a> {
         let received = self.session.channel.received();
         // In a thread of its own: a peer that does not read holds up nobody else.
         let work = move || {
-            if put(&mut *link.writer, &Joined::Yes { received }).is_err() {
+            // The answer may have to wait for a rate, too: it is given up with the session.
+            let handle = Handle::new(Arc::clone(&link.handle));
+            if !self.begins_joining(&handle) {
+                return;
+            }
+            let answered = put(&mut *link.writer, &Joined::Yes { received });
+            self.ends_joining(&handle);
+            if answered.is_err() {
                 return;
             }
             match purpose {
@@ -322,11 +339,11 @@ impl<'a> Driver<'a> {
             Err(error) => return session.end(Err(error)),
         };
         let Link { mut reader, mut writer, handle } = link;
-        let handle = Handle(handle);
+        let handle = Handle::new(handle);
         {
             let mut state = session.lock();
             if let Some(old) = state.control.replace(handle.clone()) {
-                old.0.abort();
+                old.abort();
             }
             let quiet = std::mem::take(&mut state.quiet);
             if let Some(since) = state.lost.take()
@@ -351,7 +368,7 @@ impl<'a> Driver<'a> {
         threads.spawn(move || {
             session.contain(|| drop(session.channel.write(generation, &mut *writer)));
             // A connection that cannot be written to is not read for long either.
-            both.0.abort();
+            both.abort();
         });
         let mut read = || session.channel.read(generation, &mut *reader, &mut |m| self.message(m));
         let mut ended = read();
@@ -369,7 +386,7 @@ impl<'a> Driver<'a> {
     fn lost(&self, generation: u64, handle: &Handle, error: &io::Error) {
         let session = self.session;
         session.channel.detach(generation);
-        handle.0.abort();
+        handle.abort();
         let mut state = session.lock();
         let present = state.control.as_ref().is_some_and(|now| Arc::ptr_eq(&now.0, &handle.0));
         if !present || state.over.is_some() {
@@ -378,7 +395,7 @@ impl<'a> Driver<'a> {
         state.control = None;
         state.lost = Some(Instant::now());
         state.last_error = error.to_string();
-        state.lanes.values().for_each(|lane| lane.0.abort());
+        state.lanes.values().for_each(Handle::abort);
         let quiet = state.quiet;
         drop(state);
         if !quiet {
@@ -409,7 +426,7 @@ impl<'a> Driver<'a> {
     fn lane(&self, number: u32, link: Link) -> bool {
         let session = self.session;
         let Link { mut reader, mut writer, handle } = link;
-        let handle = Handle(handle);
+        let handle = Handle::new(handle);
         {
             let mut state = self.wait_for_control();
             if state.over.is_some() || state.control.is_none() {
@@ -429,13 +446,14 @@ impl<'a> Driver<'a> {
             state.over.is_none() && (on_trial || older < state.wanted)
         };
         let (reader, writer) = (&mut *reader, &mut *writer);
-        let lane = Lane { number, reader, writer, handle: &*handle.0, keep: &keep };
+        let Handle(link, interrupt) = &handle;
+        let lane = Lane { number, reader, writer, handle: &**link, interrupt, keep: &keep };
         let worked = self.role.lane(lane);
         session.lock().lanes.remove(&number);
         match worked {
             Ok(()) => true,
             Err(LaneEnd::Broken(error)) => {
-                handle.0.abort();
+                handle.abort();
                 session.lock().last_error = error.to_string();
                 session.channel.say(&Message::LaneBroken { lane: number });
                 session.is_over()

@@ -21,6 +21,7 @@ use super::*;
 use crate::frame::{Attributes, Timestamp};
 use crate::transfer::block::{Block, Piece};
 use crate::transfer::event::Outcome;
+use crate::transfer::interrupt::Interrupt;
 use crate::transfer::journal::Origin;
 use crate::transfer::link::LinkHandle;
 use crate::transfer::message::{Entry, Verdict, What};
@@ -237,7 +238,14 @@ impl Script<'_> {
         let reader = &mut bytes;
         let writer = &mut io::sink();
         let keep = || true;
-        self.sink.lane(Lane { number: 1, reader, writer, handle: &NoHandle, keep: &keep })
+        self.sink.lane(Lane {
+            number: 1,
+            reader,
+            writer,
+            handle: &NoHandle,
+            interrupt: &Interrupt::default(),
+            keep: &keep,
+        })
     }
 
     /// Sends a chunk of a file.

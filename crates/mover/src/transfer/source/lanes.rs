@@ -11,6 +11,7 @@ use super::opened::Opened;
 use crate::digest::Digest;
 use crate::transfer::TransferError;
 use crate::transfer::block::{Block, Piece};
+use crate::transfer::interrupt::Interrupt;
 use crate::transfer::link::LinkHandle;
 use crate::transfer::message::Message;
 use crate::transfer::role::{Lane, LaneEnd};
@@ -24,7 +25,8 @@ const READ_AHEAD: u64 = 4 * CHUNK;
 pub(super) fn work(source: &Source<'_>, lane: Lane<'_>) -> Result<(), LaneEnd> {
     let mut block = Block::default();
     let number = lane.number;
-    let mut sending = Sending { source, out: lane.writer, handle: lane.handle, lane: number };
+    let Lane { writer: out, handle, interrupt, .. } = lane;
+    let mut sending = Sending { source, out, handle, interrupt, lane: number };
     while (lane.keep)() {
         if let Some(stream) = &source.stream {
             block.clear(source.block_number());
@@ -83,6 +85,7 @@ struct Sending<'a, 'b> {
     source: &'a Source<'b>,
     out: &'a mut (dyn Write + Send),
     handle: &'a dyn LinkHandle,
+    interrupt: &'a Interrupt,
     lane: u32,
 }
 
@@ -100,7 +103,8 @@ impl Sending<'_, '_> {
         match &self.source.options.pace {
             None => block.write_to(&mut self.out)?,
             Some(pace) => {
-                let mut paced = Paced { pace, out: self.out, held: Duration::ZERO };
+                let (out, interrupt) = (&mut *self.out, self.interrupt);
+                let mut paced = Paced { pace, out, interrupt, held: Duration::ZERO };
                 block.write_to(&mut paced)?;
                 held = paced.held;
             }
@@ -118,12 +122,13 @@ impl Sending<'_, '_> {
 struct Paced<'a> {
     pace: &'a crate::transfer::pace::Pace,
     out: &'a mut (dyn Write + Send),
+    interrupt: &'a Interrupt,
     held: Duration,
 }
 
 impl Write for Paced<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.held += self.pace.write(self.out, bytes)?;
+        self.held += self.pace.write(self.out, bytes, self.interrupt)?;
         Ok(bytes.len())
     }
 

@@ -1,0 +1,126 @@
+//! `farhaul serve` and clients that it knows, and that mean no good.
+
+mod common;
+
+use std::fs;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::process::{LIMIT, Process};
+use common::raw::{Control, Raw, order, read_job, with_two};
+use common::server::{Site, signal};
+use farhaul_mover::transfer::link::{Link, LinkHandle, Opened, Purpose};
+use farhaul_mover::transfer::message::{Message, Verdict};
+use farhaul_mover::transfer::pace::LEAST_RATE;
+use farhaul_mover::transfer::session::{MAX_LANES, join};
+use serde_json::json;
+
+const EXPORTS: &str = "
+[export.out]
+path = \"DIR/out\"
+access = \"read\"
+clients = \"*\"
+[export.in]
+path = \"DIR/in\"
+access = \"read-write\"
+clients = \"*\"
+[export.box]
+path = \"DIR/in\"
+access = \"write\"
+clients = \"*\"
+";
+
+/// A number that the kernel tells of a process, as `Threads`.
+fn status(process: &Process, name: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", process.id())).expect("it runs");
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let number = value.and_then(|value| value.split_whitespace().next());
+    number.expect("it is told").parse().expect("a number")
+}
+
+/// Waits until `is` holds.
+fn wait(what: &str, most: Duration, is: impl Fn() -> bool) {
+    let deadline = Instant::now() + most;
+    while !is() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A session that sends as slowly as it can be asked to, over all lanes that there may be.
+fn slow_session(client: &Raw, outage_ms: u64) -> (Control, Vec<Arc<dyn LinkHandle>>) {
+    let mut order = order("out", read_job("big"));
+    order["terms"]["rate"] = json!(LEAST_RATE);
+    order["terms"]["lanes"] = json!(MAX_LANES);
+    order["terms"]["outage_ms"] = json!(outage_ms);
+    let (link, opened) = client.ask(&order);
+    let Opened::Yes { session } = opened else { panic!("{opened:?}") };
+    let control = Control::join(link, session);
+    let lane = |number| join(client.link(), session, Purpose::Lane { number }).expect("his").0;
+    let lanes: Vec<_> = (1..=MAX_LANES).map(lane).collect();
+    control.hear(|message| matches!(message, Message::Entry(_)).then_some(())).expect("a file");
+    let verdict = Verdict::Take { have: Vec::new() };
+    control.say(&Message::Verdict { file: 0, verdict });
+    // Once some have brought more than the head of a block, all wait for their turns: for half a minute.
+    let (came, comes) = mpsc::channel();
+    let mut handles = Vec::new();
+    for Link { mut reader, handle, .. } in lanes {
+        handles.push(handle);
+        let came = came.clone();
+        thread::spawn(move || {
+            if reader.read_exact(&mut [0; 512]).is_ok() {
+                let _ = came.send(());
+            }
+            let _ = std::io::copy(&mut reader, &mut std::io::sink());
+        });
+    }
+    (0..2).for_each(|_| comes.recv_timeout(LIMIT).expect("data"));
+    (control, handles)
+}
+
+#[test]
+fn waits_for_a_rate_end_with_their_client_and_with_the_server() {
+    let (site, bob, _) = with_two(&format!("grace = \"0s\"\n{EXPORTS}"));
+    let server = site.serve();
+    site.write("out/big", vec![7; 40 << 20]);
+    let bob = Raw::new(&site, bob);
+    let before = status(&server, "Threads");
+    let lanes = u64::from(MAX_LANES);
+    let slow = slow_session(&bob, 2_000);
+    wait("lanes", Duration::from_secs(20), || status(&server, "Threads") >= before + lanes);
+    // The session waits for its client for two seconds.
+    slow.1.iter().for_each(|lane| lane.abort());
+    drop(slow);
+    let gone = || status(&server, "Threads") <= before;
+    wait("its threads are there", Duration::from_secs(10), gone);
+
+    let _slow = slow_session(&bob, 3_600_000);
+    wait("lanes", Duration::from_secs(20), || status(&server, "Threads") >= before + lanes);
+    signal(&server, "-TERM");
+    let began = Instant::now();
+    server.finish_well();
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_copy_at_the_least_rate_is_interrupted_at_once() {
+    let site = Site::new(EXPORTS);
+    let server = site.serve();
+    let big = site.write("here/big", vec![7; 40 << 20]);
+    let rate = (LEAST_RATE / 1000).to_string() + "k";
+    let lanes = MAX_LANES.to_string();
+    let copy = site.start_cp(&["--rate", &rate, "--streams", &lanes, &big, &site.url("in/")]);
+    server.wait_error_line("session-opened");
+    let all = || status(&copy, "Threads") > u64::from(MAX_LANES);
+    wait("lanes", Duration::from_secs(20), all);
+    // Until the lanes wait for their second turns, of which the last comes in half a minute; nothing that
+    // can be seen from outside tells.
+    thread::sleep(Duration::from_secs(4));
+    copy.interrupt();
+    let began = Instant::now();
+    assert_eq!(copy.finish().code, Some(130));
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+    // A rate below it is no rate.
+    site.cp(&["--rate", "10", &big, &site.url("in/")]).refused(2);
+}
