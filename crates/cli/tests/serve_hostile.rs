@@ -3,17 +3,22 @@
 mod common;
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::process::{LIMIT, Process};
-use common::raw::{Control, Raw, order, read_job, with_two};
+use common::raw::{Control, Raw, order, read_job, with_two, write_job};
 use common::server::{Site, signal};
+use farhaul_mover::frame::Attributes;
+use farhaul_mover::transfer::block::{Block, Piece};
+use farhaul_mover::transfer::journal::Origin;
 use farhaul_mover::transfer::link::{Link, LinkHandle, Opened, Purpose};
-use farhaul_mover::transfer::message::{Message, Verdict};
+use farhaul_mover::transfer::message::{Entry, Message, Verdict, What};
 use farhaul_mover::transfer::pace::LEAST_RATE;
 use farhaul_mover::transfer::session::{MAX_LANES, join};
+use farhaul_mover::transfer::tree_hash::{CHUNK, whole};
 use serde_json::json;
 
 const EXPORTS: &str = "
@@ -123,4 +128,90 @@ fn a_copy_at_the_least_rate_is_interrupted_at_once() {
     assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
     // A rate below it is no rate.
     site.cp(&["--rate", "10", &big, &site.url("in/")]).refused(2);
+}
+
+/// Announces streams, brings what is far ahead of each of them, and then files without end.
+fn greedy_session(client: &Raw, number: usize, until: Instant) -> Option<()> {
+    let mut order = order("in", write_job(&format!("greedy{number}/")));
+    order["job"]["sink"]["directory"] = json!(true);
+    let (link, opened) = client.try_ask(&order)?;
+    let Opened::Yes { session } = opened else { return None };
+    let control = Control::join(link, session);
+    let entry = |name: String, what| {
+        let attributes = Attributes::default();
+        Message::Entry(Entry { name: name.into_bytes(), attributes, extra: None, what })
+    };
+    const STREAMS: u64 = 128;
+    (0..STREAMS).for_each(|stream| control.say(&entry(format!("s{stream}"), What::Stream)));
+    let mut taken = 0;
+    control.hear(|message| {
+        taken += u64::from(matches!(message, Message::Verdict { .. }));
+        (taken == STREAMS).then_some(())
+    })?;
+    thread::scope(|threads| {
+        for lane in 1..=8u32 {
+            threads.spawn(move || {
+                let link = client.try_link()?;
+                let (mut link, _) = join(link, session, Purpose::Lane { number: lane }).ok()?;
+                let data = vec![lane as u8; CHUNK as usize];
+                for at in 1..u64::MAX {
+                    let entry = (at * 8 + u64::from(lane)) % STREAMS;
+                    let offset = (1 + at / (STREAMS / 8)) * CHUNK;
+                    let hash = whole(&data);
+                    let piece = Piece { entry, offset, length: 0, whole: false, version: 0, hash };
+                    let mut block = Block::default();
+                    block.clear(at);
+                    let fill = |room: &mut [u8]| {
+                        room[..data.len()].copy_from_slice(&data);
+                        Ok::<_, ()>((data.len(), piece))
+                    };
+                    block.add(data.len(), fill).ok()?;
+                    if Instant::now() > until || block.write_to(&mut link.writer).is_err() {
+                        return Some(());
+                    }
+                }
+                None
+            });
+        }
+    });
+    let origin = Origin::default();
+    for number in 0..60_000 {
+        control
+            .say(&entry(format!("f{number}"), What::File { size: 9 << 20, sparse: false, origin }));
+    }
+    // It ends, or says why.
+    control.hear(|message| matches!(message, Message::Abort { .. }).then_some(()))
+}
+
+#[test]
+fn hostile_sessions_leave_room_for_an_honest_client() {
+    let (site, bob, _) = with_two(EXPORTS);
+    let server = site.serve();
+    let bob = &Raw::new(&site, bob);
+    let big = site.write("here/big", vec![9; 20 << 20]);
+    let most = AtomicU64::new(0);
+    let over = AtomicBool::new(false);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                most.fetch_max(status(&server, "Threads"), Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let until = Instant::now() + Duration::from_secs(10);
+        let greedy: Vec<_> = (0..16)
+            .map(|number| threads.spawn(move || greedy_session(bob, number, until)))
+            .collect();
+        server.wait_error_line("session-opened");
+        site.cp(&[&big, &site.url("in/honest")]).well();
+        greedy.into_iter().for_each(|session| drop(session.join()));
+        site.cp(&["--overwrite", &big, &site.url("in/honest")]).well();
+        over.store(true, Ordering::Relaxed);
+    });
+    server.wait_error_line("this side keep more than");
+    assert_eq!(site.read("in/honest"), site.read("here/big"));
+    let (peak, threads) = (status(&server, "VmHWM"), most.into_inner());
+    eprintln!("at most {} MB and {threads} threads", peak * 1024 / 1_000_000);
+    assert!(peak * 1024 < 512_000_000, "{peak} KiB");
+    assert!(threads < 256, "{threads} threads");
 }

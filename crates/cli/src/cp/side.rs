@@ -13,6 +13,7 @@ use farhaul_mover::Cancel;
 use farhaul_mover::transfer::adapt::Lanes;
 use farhaul_mover::transfer::detour::{Detour, Seen, Step};
 use farhaul_mover::transfer::limit::{Evidence, Held, Limit};
+use farhaul_mover::transfer::memory::Account;
 use farhaul_mover::transfer::message::Pulse;
 use farhaul_mover::transfer::pace::Pace;
 use farhaul_mover::transfer::session::{Links, Session, Way};
@@ -106,6 +107,12 @@ pub struct Service<'a> {
     pub ready: &'a dyn Fn(),
     /// Ends the transfer with what somebody has put in.
     pub end: &'a Mutex<Option<TransferError>>,
+    /// What the client makes the server keep.
+    pub memory: &'a Arc<Account>,
+    /// The most entries that it may announce.
+    pub max_entries: Option<u64>,
+    /// Who it is, where what is there is not its own.
+    pub owner: Option<[u8; 32]>,
 }
 
 /// What whoever looks on wants.
@@ -122,7 +129,10 @@ pub enum Wish {
 
 /// Does a job over these connections.
 pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>) -> Finished {
-    let session = Session::default();
+    let session = match around.service {
+        Some(service) => Session::with_memory(Arc::clone(service.memory)),
+        None => Session::default(),
+    };
     let root = around.service.map(|service| service.root);
     match job {
         Job::Source(job) => match source(job, terms, root, &session, around.observe) {
@@ -142,7 +152,7 @@ pub fn run(job: &Job, terms: &Terms, links: Links<'_>, around: Surroundings<'_>)
                 outcomes.count(&event);
                 observe(event);
             };
-            match sink(job, terms, root, &session, &observe) {
+            match sink(job, terms, service, &session, &observe) {
                 Ok(sink) => {
                     let progress = || sink.progress();
                     let work = || {
@@ -260,13 +270,14 @@ fn filter(rules: &[(String, bool)]) -> Result<Filter, TransferError> {
 fn sink<'a>(
     job: &SinkJob,
     terms: &Terms,
-    root: Option<&Path>,
+    service: Option<Service<'_>>,
     session: &'a Session,
     observe: Observer<'a>,
 ) -> Result<Sink<'a>, TransferError> {
     let directory = job.directory;
-    let target = match (root, job.stream) {
-        (Some(root), _) => {
+    let target = match (service, job.stream) {
+        (Some(service), _) => {
+            let root = service.root;
             SinkTarget::Below { root: root.into(), path: job.path.path(), directory }
         }
         (None, true) => SinkTarget::Standard(Box::new(io::stdout())),
@@ -285,6 +296,9 @@ fn sink<'a>(
         want_digests: job.want_digests,
         trust_partial: job.trust_partial,
         copy: job.copy,
+        max_entries: service.and_then(|service| service.max_entries),
+        owner: service.and_then(|service| service.owner),
+        memory: Arc::clone(&session.memory),
         ..SinkOptions::new(target)
     };
     let say = Box::new(|message| session.channel.say(&message));

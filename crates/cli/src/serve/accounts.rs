@@ -1,9 +1,11 @@
 //! What clients use up: their bytes and their share of the rate, over all their sessions.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use farhaul_mover::transfer::memory;
 use farhaul_mover::transfer::pace::Pace;
 use farhaul_secure::PublicKey;
 
@@ -11,12 +13,20 @@ use super::Limits;
 
 /// The accounts of all clients that have come so far, as long as the server runs.
 #[derive(Debug, Default)]
-pub struct Accounts(Mutex<HashMap<PublicKey, Arc<Account>>>);
+pub struct Accounts {
+    all: Mutex<HashMap<PublicKey, Arc<Account>>>,
+    /// What all clients make the server keep.
+    memory: Arc<memory::Account>,
+}
 
 /// What one client has used.
 #[derive(Debug, Default)]
 pub struct Account {
     used: Mutex<Used>,
+    /// What all its sessions make the server keep.
+    pub memory: Arc<memory::Account>,
+    /// Its connections.
+    pub links: Arc<AtomicUsize>,
     /// For the rate that it was made for.
     pace: Mutex<Option<(u64, Arc<Pace>)>>,
 }
@@ -64,7 +74,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Accounts {
     /// That of the holder of `key`. Only keys that are allowed come here, so there are few.
     pub fn of(&self, key: PublicKey) -> Arc<Account> {
-        Arc::clone(lock(&self.0).entry(key).or_default())
+        let new = || {
+            let memory = memory::Account::below(Arc::clone(&self.memory), u64::MAX);
+            Arc::new(Account { memory: Arc::new(memory), ..Account::default() })
+        };
+        Arc::clone(lock(&self.all).entry(key).or_insert_with(new))
+    }
+
+    /// What all clients together and each may make the server keep, bytes.
+    pub fn limit_memory(&self, all: u64, each: u64) {
+        self.memory.set_limit(all);
+        lock(&self.all).values().for_each(|account| account.memory.set_limit(each));
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Granted {
     pub job: Job,
     /// How.
     pub terms: Terms,
+    /// What is there is not the client's, but for what it leaves itself.
+    pub box_for_new: bool,
 }
 
 /// Why nothing is done.
@@ -196,7 +198,8 @@ pub fn admit(
         keep: Keep { owner, xattrs, set_id },
         plain,
     };
-    Ok(Granted { export: name, root: export.path.clone(), basis, job, terms })
+    let box_for_new = export.access == Access::Write;
+    Ok(Granted { export: name, root: export.path.clone(), basis, job, terms, box_for_new })
 }
 
 fn source(job: &SourceJob) -> Result<(), Refusal> {

@@ -163,5 +163,6 @@ pub(super) fn read_limits(section: &Section<'_>) -> Limits {
         connections: section.get("connections", super::limits::count),
         bytes_per_day: section.get("bytes-per-day", crate::units::size),
         bytes: section.get("bytes", crate::units::size),
+        entries: section.get("entries", crate::serve::limits::count).map(u64::from),
     }
 }

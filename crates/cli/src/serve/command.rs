@@ -141,7 +141,8 @@ fn listen(
     config.addresses = if everywhere { Vec::new() } else { vec![address.ip()] };
     config.ports = address.port()..=address.port();
     config.plain_if_asked = Arc::clone(server.plain());
-    config.options = Options::new().law(law);
+    let memory = server.connection_memory();
+    config.options = Options::new().law(law).receive_memory(memory).send_memory(memory);
     let server = Arc::clone(server);
     let told = Arc::clone(&server);
     Ok(Listening::bind_telling(

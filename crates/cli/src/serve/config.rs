@@ -24,6 +24,15 @@ const GRACE: Duration = Duration::from_secs(30);
 /// More sessions than this a server does not take, whatever its file says.
 const MOST_SESSIONS: u32 = 65_536;
 
+/// What all clients together may make the server keep where its file does not say, bytes.
+const MEMORY: u64 = 384 << 20;
+/// Less is too little for one copy of many files beside others.
+const LEAST_MEMORY: u64 = 64 << 20;
+/// What a connection may hold in either direction, bytes.
+const CONNECTION_MEMORY: u64 = 4 << 20;
+/// Less is too little for any path.
+const LEAST_CONNECTION_MEMORY: u64 = 1 << 20;
+
 /// What a server is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServeConfig {
@@ -43,6 +52,10 @@ pub struct ServeConfig {
     pub log: Format,
     /// Sessions at a time, at least 1.
     pub max_sessions: u32,
+    /// What clients may make the server keep in memory, bytes; a quarter of it each.
+    pub memory: u64,
+    /// What each connection may hold that is not read or not sent yet, bytes.
+    pub connection_memory: u64,
     /// Whether data may travel unencrypted if the client asks for that.
     pub plain: bool,
     /// How long running sessions may go on when the server is stopped.
@@ -194,6 +207,10 @@ impl ServeConfig {
         let metrics = top.get("metrics", loopback);
         let log = top.get("log", |text| one_of(text, &Format::NAMES)).unwrap_or(Format::Text);
         let max_sessions = top.get("max-sessions", sessions).unwrap_or(64);
+        let memory = top.get("memory", |text| at_least(text, LEAST_MEMORY)).unwrap_or(MEMORY);
+        let connection_memory = top
+            .get("connection-memory", |text| at_least(text, LEAST_CONNECTION_MEMORY))
+            .unwrap_or(CONNECTION_MEMORY);
         let plain = top.get("plain", crate::config::value::SWITCH.parse).unwrap_or(false);
         let grace = top.get("grace", crate::units::time).unwrap_or(GRACE);
         top.finish();
@@ -206,6 +223,8 @@ impl ServeConfig {
             metrics,
             log,
             max_sessions,
+            memory,
+            connection_memory,
             plain,
             grace,
             warnings: problems.finish()?,
@@ -216,6 +235,11 @@ impl ServeConfig {
     /// quarter of all, so that no client keeps the others out.
     pub fn sessions_of(&self, limits: &Limits) -> u32 {
         limits.connections.unwrap_or(self.max_sessions.div_ceil(4))
+    }
+
+    /// What one client may make the server keep, bytes: so that none keeps the others out.
+    pub fn memory_of_client(&self) -> u64 {
+        self.memory / 4
     }
 
     /// The client with `key`.
@@ -274,6 +298,8 @@ impl Live {
         keep("identity", new.identity != current.identity);
         keep("metrics", new.metrics != current.metrics);
         keep("log", new.log != current.log);
+        keep("connection-memory", new.connection_memory != current.connection_memory);
+        new.connection_memory = current.connection_memory;
         new.listen.clone_from(&current.listen);
         new.identity.clone_from(&current.identity);
         new.metrics = current.metrics;
@@ -413,6 +439,12 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
         .into())
 }
 
+fn at_least(text: &str, least: u64) -> Result<u64, String> {
+    let size = crate::units::size(text)?;
+    let show = |size: u64| format!("{} MiB", size >> 20);
+    if size >= least { Ok(size) } else { Err(format!("at least {}", show(least))) }
+}
+
 fn sessions(text: &str) -> Result<u32, String> {
     let count = limits::count(text)?;
     if count <= MOST_SESSIONS { Ok(count) } else { Err(format!("at most {MOST_SESSIONS}")) }
@@ -515,6 +547,7 @@ mod tests {
             connections: Some(9),
             bytes_per_day: None,
             bytes: Some(1_000_000_000_000),
+            entries: None,
         };
         assert_eq!((name, alice.limits), ("alice", of_alice));
         assert_eq!(config.client_of(&b).expect("bob").1.limits.rate, Some(1_000_000_000));

@@ -110,6 +110,11 @@ impl Server {
         &self.log
     }
 
+    /// What a connection may hold, bytes.
+    pub fn connection_memory(&self) -> usize {
+        self.live.current().connection_memory as usize
+    }
+
     /// What runs.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
@@ -274,6 +279,7 @@ impl Server {
         }
         let granted = admit(&config, &caller.client, caller.plain, order)?;
         let account = self.accounts.of(caller.key);
+        self.accounts.limit_memory(config.memory, config.memory_of_client());
         let meter = Meter::new(account, caller.limits);
         meter.check().map_err(|used| Refusal::limit("limit", used.to_string()))?;
         let what = serde_json::to_vec(&(&granted.export, &granted.job));
@@ -407,7 +413,8 @@ impl Server {
     /// Runs a session to its end.
     fn session(&self, opening: Opening) {
         let Opening { id, client, address, plain, granted, running, links, tell } = opening;
-        let Granted { export, root, job, terms, .. } = granted;
+        let Granted { export, root, job, terms, box_for_new, .. } = granted;
+        let memory = running.meter.memory();
         let _leave = Leave(&self.sessions, id);
         let metrics = self.status.metrics();
         let labels = [client.as_str(), export.as_str()];
@@ -464,7 +471,15 @@ impl Server {
                         false => Wish::None,
                     }
                 },
-                service: Some(Service { root: &root, ready: &ready, end: &running.end }),
+                service: Some(Service {
+                    root: &root,
+                    ready: &ready,
+                    end: &running.end,
+                    memory: &memory,
+                    max_entries: running.meter.max_entries(),
+                    owner: box_for_new
+                        .then(|| blake3::hash(running.key.to_string().as_bytes()).into()),
+                }),
             },
         );
         counters.going(&finished.going);

@@ -18,10 +18,12 @@ pub struct Limits {
     pub bytes_per_day: Option<u64>,
     /// Bytes as long as the server runs, both directions together.
     pub bytes: Option<u64>,
+    /// Entries that a session may announce: files, directories and links.
+    pub entries: Option<u64>,
 }
 
 /// As they are written.
-pub const KEYS: [&str; 4] = ["rate", "connections", "bytes-per-day", "bytes"];
+pub const KEYS: [&str; 5] = ["rate", "connections", "bytes-per-day", "bytes", "entries"];
 
 impl Limits {
     /// Sets what `word` says, a KEY=VALUE.
@@ -38,6 +40,7 @@ impl Limits {
             "connections" => self.connections.replace(count(value).map_err(told)?).map(u64::from),
             "bytes-per-day" => self.bytes_per_day.replace(size()?),
             "bytes" => self.bytes.replace(size()?),
+            "entries" => self.entries.replace(count(value).map_err(told)?.into()),
             _ => {
                 return Err(format!(
                     "there is no limit '{key}'; {}",
@@ -55,6 +58,7 @@ impl Limits {
             self.connections.map(|count| count.to_string()),
             self.bytes_per_day.map(exact_size),
             self.bytes.map(exact_size),
+            self.entries.map(|count| count.to_string()),
         ];
         let word = |(key, value): (&str, Option<String>)| Some(format!("{key}={}", value?));
         KEYS.into_iter().zip(values).filter_map(word).collect()
@@ -67,6 +71,7 @@ impl Limits {
             connections: self.connections.or(others.connections),
             bytes_per_day: self.bytes_per_day.or(others.bytes_per_day),
             bytes: self.bytes.or(others.bytes),
+            entries: self.entries.or(others.entries),
         }
     }
 }
@@ -83,10 +88,12 @@ mod tests {
     #[test]
     fn words_are_read_as_they_are_written() {
         let mut limits = Limits::default();
-        for word in ["bytes=10TB", "rate=1.5G", "connections=3", "bytes-per-day=64MiB"] {
+        for word in ["bytes=10TB", "rate=1.5G", "connections=3", "bytes-per-day=64MiB", "entries=7"]
+        {
             limits.set(word).expect(word);
         }
-        let words = ["rate=1.5G", "connections=3", "bytes-per-day=64MiB", "bytes=10TB"];
+        let words =
+            ["rate=1.5G", "connections=3", "bytes-per-day=64MiB", "bytes=10TB", "entries=7"];
         assert_eq!(limits.words(), words);
         let wrong = [
             "rate",

@@ -11,10 +11,15 @@ use std::time::{Duration, Instant};
 
 use farhaul_mover::transfer::interrupt::Interrupt;
 use farhaul_mover::transfer::link::{Link, LinkFacts, LinkHandle, Purpose};
+use farhaul_mover::transfer::memory;
 use farhaul_mover::transfer::pace::Pace;
 
 use super::Limits;
 use super::accounts::{Account, today};
+
+/// Connections of a client, over all its sessions, beyond which it gets no more lanes: each costs the server a thread
+/// and memory.
+const MOST_OF_CLIENT: usize = 64;
 
 /// What the connections of a session have in common.
 #[derive(Debug)]
@@ -39,11 +44,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A connection that is counted as long as this is there.
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct Place([Arc<AtomicUsize>; 2]);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        for count in &self.0 {
+            count.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -59,6 +66,16 @@ impl Meter {
     pub fn set(&self, limits: Limits) {
         let pace = self.account.pace(limits.rate);
         *lock(&self.granted) = Granted { limits, pace };
+    }
+
+    /// What a session of the client may keep.
+    pub fn memory(&self) -> Arc<memory::Account> {
+        Arc::new(memory::Account::below(Arc::clone(&self.account.memory), u64::MAX))
+    }
+
+    /// The most entries that a session may announce.
+    pub fn max_entries(&self) -> Option<u64> {
+        lock(&self.granted).limits.entries
     }
 
     /// When anything came from the client, or it connected.
@@ -86,13 +103,16 @@ impl Meter {
 
     /// Puts a connection under this meter; gives it back if there are `most` already.
     pub fn take(self: &Arc<Self>, link: Link, purpose: Purpose, most: usize) -> Result<Link, Link> {
-        let place = Place(Arc::clone(&self.links));
-        if self.links.fetch_add(1, Ordering::AcqRel) >= most {
+        let place = Place([Arc::clone(&self.links), Arc::clone(&self.account.links)]);
+        let [here, of_client] =
+            [&self.links, &self.account.links].map(|count| count.fetch_add(1, Ordering::AcqRel));
+        let lane = matches!(purpose, Purpose::Lane { .. });
+        // A control channel is not kept out by lanes.
+        if here >= most || (lane && of_client >= MOST_OF_CLIENT) {
             return Err(link);
         }
         *lock(&self.heard) = Instant::now();
         let place = Arc::new(place);
-        let lane = matches!(purpose, Purpose::Lane { .. });
         let Link { reader, writer, handle } = link;
         let held = Arc::<AtomicU64>::default();
         let interrupt = Arc::<Interrupt>::default();

@@ -44,13 +44,25 @@ impl Raw {
 
     /// A connection to the server.
     pub fn link(&self) -> Link {
+        self.try_link().expect("it is let in")
+    }
+
+    /// The same, if there is room for it.
+    pub fn try_link(&self) -> Option<Link> {
         let link = self.dialer.dial(Duration::from_secs(20), &AtomicBool::new(false));
-        let (reader, writer, handle) = link.expect("it is let in").into_parts();
-        Link {
+        let (reader, writer, handle) = link.ok()?.into_parts();
+        Some(Link {
             reader: Box::new(reader),
             writer: Box::new(writer),
             handle: Arc::new(Handle(handle)),
-        }
+        })
+    }
+
+    /// Asks for a session, if there is room for the connection.
+    pub fn try_ask(&self, order: &Value) -> Option<(Link, Opened)> {
+        let mut link = self.try_link()?;
+        let opened = open(&mut link, order.to_string().into_bytes()).ok()?;
+        Some((link, opened))
     }
 
     /// Asks for a session, on a connection that can join it.

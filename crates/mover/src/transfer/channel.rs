@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::TransferError;
+use super::memory::{Account, allocated};
 use super::message::{MAX_MESSAGE, Message};
 
 const HEADER: usize = 12;
@@ -29,6 +30,7 @@ const AT_ONCE: usize = 12 << 10;
 pub struct Channel {
     state: Mutex<State>,
     changed: Condvar,
+    memory: Arc<Account>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +59,12 @@ struct State {
 }
 
 impl Channel {
+    /// One whose frames that wait are charged to `memory`.
+    pub fn with_memory(memory: Arc<Account>) -> Self {
+        let (state, changed) = Default::default();
+        Channel { state, changed, memory }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,6 +74,8 @@ impl Channel {
         let mut frame = Vec::new();
         message.encode(&mut frame);
         debug_assert!(frame.len() <= MAX_MESSAGE, "messages are bounded where they are made");
+        frame.shrink_to_fit();
+        self.memory.note(kept(&frame));
         let mut state = self.lock();
         state.waiting_bytes += frame.len();
         state.waiting.push_back(frame);
@@ -106,7 +116,7 @@ impl Channel {
     /// The peer has received what was never said, or forgotten what it confirmed.
     pub fn attach(&self, received: u64) -> Result<u64, TransferError> {
         let mut state = self.lock();
-        state.confirm(received)?;
+        self.memory.give(state.confirm(received)?);
         state.next = received;
         state.generation += 1;
         state.attached = true;
@@ -199,8 +209,9 @@ impl Channel {
                 return Ok(Ok(())); // this is no longer the connection that counts
             }
             state.heard = Some(Instant::now());
-            if let Err(error) = state.confirm(confirmed) {
-                return Ok(Err(error));
+            match state.confirm(confirmed) {
+                Ok(freed) => self.memory.give(freed),
+                Err(error) => return Ok(Err(error)),
             }
             if length == 0 {
                 continue;
@@ -251,16 +262,19 @@ impl Channel {
 }
 
 impl State {
-    /// The peer has received so many frames.
-    fn confirm(&mut self, received: u64) -> Result<(), TransferError> {
+    /// The peer has received so many frames; what is not kept any more.
+    fn confirm(&mut self, received: u64) -> Result<usize, TransferError> {
         if received < self.first || received > self.first + self.waiting.len() as u64 {
             return Err(TransferError::Violation("it confirms what was not said".into()));
         }
+        let mut freed = 0;
         while self.first < received {
-            self.waiting_bytes -= self.waiting.pop_front().map_or(0, |frame| frame.len());
+            let frame = self.waiting.pop_front().unwrap_or_default();
+            self.waiting_bytes -= frame.len();
+            freed += kept(&frame);
             self.first += 1;
         }
-        Ok(())
+        Ok(freed)
     }
 
     /// The next frames for the connection; one without a message if there are none.
@@ -282,6 +296,11 @@ impl State {
             out.extend_from_slice(&[0; 4]);
         }
     }
+}
+
+/// What a frame that waits takes of memory.
+fn kept(frame: &Vec<u8>) -> usize {
+    allocated(frame.len()) + 2 * size_of_val(frame)
 }
 
 #[cfg(test)]

@@ -60,6 +60,16 @@ pub enum TransferError {
     /// This side is made to stop, and why: the transfer may be taken up later.
     #[error("{0}")]
     Stopped(String),
+    /// What the other side says takes more memory than this side gives it.
+    #[error(
+        "the other side made this side keep more than the {} MiB that it may take: copy less at a time, or \
+         raise the limit of memory",
+        limit >> 20
+    )]
+    Memory {
+        /// The limit, bytes.
+        limit: u64,
+    },
     /// The peer said what nobody should say.
     #[error("the other side broke the protocol: {0}")]
     Violation(String),

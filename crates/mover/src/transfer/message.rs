@@ -17,7 +17,10 @@
 //!
 //! [`channel`]: super::channel
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::journal::Origin;
 use super::stages::STAGES;
@@ -34,6 +37,9 @@ pub const MAX_MESSAGE: usize = 1 << 20;
 pub const MAX_NODES: usize = 16_384;
 /// The most bytes of extended attributes that are kept of an entry.
 pub const MAX_XATTRS: usize = 256 << 10;
+
+/// The most extended attributes of an entry: more names than Linux lists (64 KiB).
+pub const MAX_XATTR_COUNT: usize = 10_000;
 
 /// One thing that a side says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -276,7 +282,32 @@ pub struct Extra {
     /// User and group, by number.
     pub owner: Option<(u32, u32)>,
     /// Names and values, at most [`MAX_XATTRS`] bytes in all.
+    #[serde(deserialize_with = "few")]
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Reads no more than [`MAX_XATTR_COUNT`] of them: each takes thirty times of memory what it takes of a message.
+fn few<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Vec<u8>, Vec<u8>)>, D::Error> {
+    struct Few;
+    impl<'de> Visitor<'de> for Few {
+        type Value = Vec<(Vec<u8>, Vec<u8>)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MAX_XATTR_COUNT} extended attributes")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            let mut few = Vec::new();
+            while let Some(one) = all.next_element()? {
+                if few.len() == MAX_XATTR_COUNT {
+                    return Err(serde::de::Error::invalid_length(few.len() + 1, &self));
+                }
+                few.push(one);
+            }
+            Ok(few)
+        }
+    }
+    from.deserialize_seq(Few)
 }
 
 /// What the sink wants of a file.

@@ -17,6 +17,7 @@ pub mod journal;
 pub mod limit;
 pub mod link;
 mod medium;
+pub mod memory;
 pub mod message;
 pub mod pace;
 pub mod part;

@@ -133,6 +133,19 @@ impl PartFile {
         Self::open_in(open::epoch(&directory), directory, name, identity, trusting)
     }
 
+    /// As [`PartFile::open`], of what transfers of this `owner` have left: those of others neither see it
+    /// nor wait for it.
+    pub fn open_of(
+        owner: &[u8],
+        directory: Arc<OwnedFd>,
+        name: Name<'_>,
+        identity: Identity,
+        trusting: bool,
+    ) -> io::Result<(PartFile, Opened)> {
+        let (epoch, names) = (open::epoch(&directory), Names::new(directory, name, owner));
+        Self::open_at(epoch, names, name, identity, trusting)
+    }
+
     fn open_in(
         epoch: Epoch,
         directory: Arc<OwnedFd>,
@@ -140,8 +153,18 @@ impl PartFile {
         identity: Identity,
         trusting: bool,
     ) -> io::Result<(PartFile, Opened)> {
-        place::check_free(&directory, name)?;
-        let names = Names::new(directory, name);
+        let names = Names::new(directory, name, b"");
+        Self::open_at(epoch, names, name, identity, trusting)
+    }
+
+    fn open_at(
+        epoch: Epoch,
+        names: Names,
+        name: Name<'_>,
+        identity: Identity,
+        trusting: bool,
+    ) -> io::Result<(PartFile, Opened)> {
+        place::check_free(&names.directory, name)?;
         let (parts, opened) = open::open(&names, &identity, epoch, trusting)?;
         let state = Mutex::new(State::new(identity, parts));
         let never_replaces = AtomicBool::new(false);

@@ -24,6 +24,7 @@ use super::error::TransferError;
 use super::event::Observer;
 use super::interrupt::Interrupt;
 use super::link::{Link, LinkFacts, LinkHandle, Purpose};
+use super::memory::Account;
 use super::message::{MAX_LANES_TOLD, Message, Pulse};
 use super::role::Role;
 use super::stages::Stages;
@@ -54,14 +55,22 @@ pub enum Links<'a> {
 }
 
 /// What a running transfer tells of itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Session {
+    /// What the peer makes this side keep.
+    pub memory: Arc<Account>,
     /// What is said to the peer.
     pub channel: Channel,
     /// Where this side's lanes spend their time.
     pub stages: Arc<Stages>,
     state: Mutex<State>,
     changed: Condvar,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Session::with_memory(Arc::default())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +140,13 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Session {
+    /// One that may keep what `memory` gives it.
+    pub fn with_memory(memory: Arc<Account>) -> Self {
+        let channel = Channel::with_memory(Arc::clone(&memory));
+        let (stages, state, changed) = Default::default();
+        Session { memory, channel, stages, state, changed }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -33,8 +33,15 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(directory: Arc<OwnedFd>, name: Name<'_>) -> Self {
-        let digest = blake3::derive_key(NAME_CONTEXT, name.bytes());
+    /// `owner`: whose partial file it is, where those of others are not taken up; empty: everybody's.
+    pub(super) fn new(directory: Arc<OwnedFd>, name: Name<'_>, owner: &[u8]) -> Self {
+        let mut named = blake3::Hasher::new_derive_key(NAME_CONTEXT);
+        named.update(name.bytes());
+        if !owner.is_empty() {
+            // No name has the byte between them.
+            named.update(&[0]).update(owner);
+        }
+        let digest: [u8; 32] = named.finalize().into();
         let hex: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let (part, journal) = (format!(".farhaul-{hex}.part"), format!(".farhaul-{hex}.journal"));
         Names { directory, name: name.bytes().to_vec(), digest, part, journal }

@@ -60,6 +60,9 @@ impl<'a> Driver<'a> {
             if session.channel.is_overfull() {
                 session.end(Err(TransferError::Violation("it does not read".into())));
             }
+            if let Err(exceeded) = session.memory.check() {
+                session.end(Err(exceeded.into()));
+            }
             if let Some(pulse) = pulse.due(session) {
                 session.channel.say(&Message::Pulse(pulse));
                 let lanes = session.acknowledged();

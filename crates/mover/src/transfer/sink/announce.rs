@@ -12,12 +12,13 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::entry::{Again, Content, Kind, MAX_UNFINISHED, Pending, Work};
+use super::lanes::DAMAGED_CHUNK;
 use super::marker::Doubts;
 use super::names::{Names, Taken};
 use super::options::Existing;
 use super::root::{Root, Target};
 use super::tree::{Directory, Finally, Left, Place, open_directory};
-use super::{Sink, add, lock, subtract, trouble, violation};
+use super::{Sink, lock, subtract, trouble, violation};
 use crate::frame::{Attributes, MAX_DEPTH, Tally};
 use crate::inode;
 use crate::name::Name;
@@ -25,13 +26,12 @@ use crate::report::printable;
 use crate::target::allow_reading;
 use crate::temporary::is_ours;
 use crate::transfer::error::TransferError;
+use crate::transfer::memory::allocated;
 use crate::transfer::message::{Entry, Extra, Message, Skip, Verdict, What};
 use crate::transfer::small::TEMPORARY;
 
 /// The most directories that are unfinished: those above 64 Ki files, and more.
 const MAX_DIRECTORIES: u64 = 1 << 19;
-/// The most bytes of extended attributes that wait for their files.
-const MAX_EXTRA: u64 = 256 << 20;
 
 /// Where the source is in its tree.
 #[derive(Debug)]
@@ -162,6 +162,10 @@ impl Sink<'_> {
         walk.next += 1;
         walk.top += u64::from(walk.levels.len() == 1);
         self.announced.store(walk.next, Ordering::Release);
+        if self.settings.max_entries.is_some_and(|most| walk.next > most) {
+            let why = "more entries than this client may have stored in one session";
+            return Err(TransferError::Stopped(why.into()));
+        }
         self.count_entry(walk, &entry.what)?;
         let named = self.take_name(walk, name);
         let Entry { attributes, extra, what, .. } = entry;
@@ -217,7 +221,8 @@ impl Sink<'_> {
             return Named::No(Some((place, io::Error::other(text))));
         }
         let before = level.names.overflowed;
-        let text = match self.naming.insert(&mut level.names, name, || self.folds(directory)) {
+        let folds = || self.folds(directory);
+        let text = match self.naming.insert(&mut level.names, name, folds, &self.memory) {
             Taken::New => None,
             Taken::Again => Some("another entry of this name has come"),
             Taken::Folded => {
@@ -286,9 +291,13 @@ impl Sink<'_> {
         extra: Option<Arc<Extra>>,
     ) -> io::Result<Arc<Directory>> {
         let Place { directory: parent, name } = place;
+        let Ok(charge) = self.memory.charge(Directory::bytes(name)) else {
+            // The session ends for it.
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
         let new = |open, fresh, doubts, before, set_group_id| {
             let finally = Finally { attributes, extra, before, set_group_id };
-            Directory::below(parent, name, open, fresh, doubts, finally)
+            Directory::below(parent, name, open, fresh, doubts, finally, charge)
         };
         if parent.missing {
             return Ok(new(None, true, Doubts::default(), None, 0));
@@ -351,15 +360,17 @@ impl Sink<'_> {
         let place = match named {
             Named::Free(place) => place,
             Named::No(why) => {
-                lock(&self.gone).add(number, kind, content.size);
+                lock(&self.gone).add(number, kind, content.size, &self.memory);
                 return self.refuse(number, why, true);
             }
         };
         let extra = self.keep_extra(&place, extra);
-        let pending = Pending::new(number, place, kind, content, attributes, extra);
+        let charge = self.memory.charge(Pending::bytes(&place));
+        let charge = charge.map_err(TransferError::from)?;
+        let pending = Pending::new(number, place, kind, content, attributes, extra, charge);
         self.add_pending(&pending)?;
         if self.settings.hard_links && kind == Kind::File {
-            lock(&self.links).announce(number, &pending.place);
+            lock(&self.links).announce(number, &pending.place, &self.memory);
         }
         self.decide(&pending)
     }
@@ -377,10 +388,12 @@ impl Sink<'_> {
     /// What is kept beside mode and times, as far as there is room for it.
     fn keep_extra(&self, place: &Place, extra: Option<Box<Extra>>) -> Option<Arc<Extra>> {
         let mut extra = extra?;
-        let bytes = extra_bytes(&extra);
-        if bytes > 0 && add(&self.counts.extra, bytes) > MAX_EXTRA {
-            subtract(&self.counts.extra, bytes);
+        if !self.settings.policy.preserve.xattrs {
             extra.xattrs = Vec::new();
+        }
+        if !self.memory.spare(extra_bytes(&extra)) {
+            extra.xattrs = Vec::new();
+            self.memory.note(extra_bytes(&extra));
             let error = io::Error::other("too many extended attributes at once");
             self.not_kept(&place.path(), &error);
         }
@@ -517,6 +530,7 @@ impl Sink<'_> {
     }
 
     pub(super) fn forget(&self, names: Names) {
+        self.memory.give(names.bytes());
         self.naming.forget(names);
     }
 
@@ -600,6 +614,7 @@ impl Sink<'_> {
             let reopened = std::mem::take(&mut inner.closed);
             inner.again |= reopened;
             subtract(&self.counts.bytes, inner.counted);
+            self.memory.give(inner.damaged.len() * DAMAGED_CHUNK);
             (inner.begin_again(again), reopened)
         };
         if reopened {
@@ -700,8 +715,12 @@ impl Sink<'_> {
     }
 }
 
-pub(super) fn extra_bytes(extra: &Extra) -> u64 {
-    extra.xattrs.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum()
+/// What it takes of memory.
+pub(super) fn extra_bytes(extra: &Extra) -> usize {
+    let of = |bytes: &Vec<u8>| allocated(bytes.capacity());
+    let pairs: usize = extra.xattrs.iter().map(|(name, value)| of(name) + of(value)).sum();
+    let listed = extra.xattrs.capacity() * size_of::<(Vec<u8>, Vec<u8>)>();
+    pairs + allocated(listed) + allocated(size_of::<Extra>())
 }
 
 /// Puts a link in the place of what is there.

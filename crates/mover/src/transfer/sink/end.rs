@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::announce::extra_bytes;
 use super::entry::{End, Kind, Pending, Work};
+use super::lanes::DAMAGED_CHUNK;
 use super::options::Existing;
 use super::stream::Ordered;
 use super::tree::{Directory, Left};
@@ -161,6 +162,10 @@ impl Sink<'_> {
             add(&self.counts.bytes, rest);
             (inner.size, inner.sparse)
         };
+        if self.settings.owner.is_some() && !matches!(outcome, Outcome::Moved { .. }) {
+            // It is another's, and gets no further names here.
+            lock(&self.links).remove(pending.entry);
+        }
         self.counts.files.fetch_add(1, Ordering::Relaxed);
         self.show(pending);
         if tell {
@@ -199,7 +204,7 @@ impl Sink<'_> {
             let before = std::mem::replace(&mut inner.work, Work::Over);
             (matches!(before, Work::Deciding), inner.size())
         };
-        lock(&self.gone).add(pending.entry, pending.kind, size);
+        lock(&self.gone).add(pending.entry, pending.kind, size, &self.memory);
         if asked {
             let verdict = Verdict::Skip { reason: Skip::Failed, digest: None };
             self.say(Message::Verdict { file: pending.entry, verdict });
@@ -218,8 +223,10 @@ impl Sink<'_> {
                 return Ok(());
             }
             inner.closed = true;
+            let damaged = std::mem::take(&mut inner.damaged);
+            self.memory.give(damaged.len() * DAMAGED_CHUNK);
             if let Some(extra) = inner.extra.take() {
-                subtract(&self.counts.extra, extra_bytes(&extra));
+                self.memory.give(extra_bytes(&extra));
             }
             let slot = std::mem::take(&mut inner.slot);
             (slot, std::mem::take(&mut inner.links), inner.again, inner.next.take())
@@ -275,7 +282,7 @@ impl Sink<'_> {
         self.counts.directories.fetch_sub(1, Ordering::Relaxed);
         let Some(finally) = &directory.finally else { return };
         if let Some(extra) = &finally.extra {
-            subtract(&self.counts.extra, extra_bytes(extra));
+            self.memory.give(extra_bytes(extra));
         }
         // What is there and is to stay stays as it is.
         let stays = finally.before.is_some() && self.settings.existing == Existing::Keep;

@@ -8,6 +8,7 @@ use super::tree::Place;
 use crate::digest::Digest;
 use crate::frame::Attributes;
 use crate::transfer::journal::{Identity, Origin};
+use crate::transfer::memory::{Account, Charge, allocated, mapped};
 use crate::transfer::message::Extra;
 use crate::transfer::part::PartFile;
 
@@ -19,6 +20,8 @@ pub(super) const SLOTS: usize = 128;
 const RECENT: usize = 1 << 15;
 /// How many failed files are remembered, so that what the source counts is understood.
 const GONE: usize = 1 << 20;
+/// What an entry takes in books and queues.
+const QUEUED: usize = 3 * mapped(size_of::<(u64, Arc<Pending>)>());
 
 /// An entry under way.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ pub(super) struct Pending {
     pub(super) place: Place,
     pub(super) kind: Kind,
     pub(super) inner: Mutex<Inner>,
+    _charge: Charge,
 }
 
 /// What it is.
@@ -101,6 +105,12 @@ pub(super) struct End {
 }
 
 impl Pending {
+    /// What one at this place takes of memory, with its places in books and queues.
+    pub(super) fn bytes(place: &Place) -> usize {
+        allocated(size_of::<Pending>()) + allocated(place.name.len()) + QUEUED
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "all that is announced of it")]
     pub(super) fn new(
         entry: u64,
         place: Place,
@@ -108,6 +118,7 @@ impl Pending {
         Content { size, sparse, origin }: Content,
         attributes: Attributes,
         extra: Option<Arc<Extra>>,
+        charge: Charge,
     ) -> Arc<Self> {
         let inner = Inner {
             work: Work::Deciding,
@@ -130,7 +141,7 @@ impl Pending {
             again: false,
             links: Vec::new(),
         };
-        Arc::new(Pending { entry, place, kind, inner: Mutex::new(inner) })
+        Arc::new(Pending { entry, place, kind, inner: Mutex::new(inner), _charge: charge })
     }
 }
 
@@ -213,8 +224,9 @@ impl Recent {
 pub(super) struct Gone(HashMap<u64, (Kind, u64)>);
 
 impl Gone {
-    pub(super) fn add(&mut self, entry: u64, kind: Kind, size: u64) {
-        if self.0.len() < GONE {
+    pub(super) fn add(&mut self, entry: u64, kind: Kind, size: u64, memory: &Account) {
+        let bytes = mapped(size_of::<(u64, (Kind, u64))>());
+        if self.0.len() < GONE && memory.spare(bytes) {
             self.0.insert(entry, (kind, size));
         }
     }

@@ -11,9 +11,10 @@ use super::stream::{Ordered, Refused};
 use super::{Job, Sink, add, lock, subtract, violation};
 use crate::digest::Digest;
 use crate::name::Name;
-use crate::transfer::block::{BadBlock, Block, Piece};
+use crate::transfer::block::{BadBlock, Block, MAX_DATA, MAX_PIECES, Piece};
 use crate::transfer::error::TransferError;
 use crate::transfer::event::Outcome;
+use crate::transfer::memory::mapped;
 use crate::transfer::message::Message;
 use crate::transfer::part::PartFile;
 use crate::transfer::role::{Lane, LaneEnd};
@@ -23,6 +24,10 @@ use crate::transfer::tree_hash::{CHUNK, chunk_cv, leaf, whole};
 
 /// So often the same chunk may arrive damaged, and not once more.
 const DAMAGED: u8 = 4;
+/// What a chunk that came damaged takes of memory.
+pub(super) const DAMAGED_CHUNK: usize = mapped(size_of::<(u64, u8)>());
+/// What a lane's block takes of memory.
+const BLOCK: usize = MAX_DATA + MAX_PIECES * 2 * size_of::<Piece>();
 /// A piece that is far ahead of what is missing waits so long before it is to be sent again, and it is
 /// looked so often whether there is room.
 const ROOM_TIME: Duration = Duration::from_secs(2);
@@ -33,6 +38,7 @@ const MAX_ZEROS: u64 = 4 << 20;
 impl Sink<'_> {
     pub(super) fn work_lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
         let mut block = Block::default();
+        let _block = self.memory.charge(BLOCK).map_err(TransferError::from)?;
         let (number, mut reader) = (lane.number, lane.reader);
         loop {
             let (start, before) = (Instant::now(), lane.handle.held_back());
@@ -314,7 +320,8 @@ impl Sink<'_> {
         let until = Instant::now() + ROOM_TIME;
         loop {
             let mut ordered = lock(ordered);
-            let taken = self.stages.during(Stage::Write, || ordered.data(offset, data));
+            let taken =
+                self.stages.during(Stage::Write, || ordered.data(offset, data, &self.memory));
             match taken {
                 Err(Refused::Ahead) if Instant::now() < until && !self.is_stopped() => {}
                 taken => return taken.map(|()| ordered.written()),
@@ -339,6 +346,9 @@ impl Sink<'_> {
     fn damaged(&self, pending: &Pending, chunk: u64) -> Result<(), LaneEnd> {
         let times = {
             let mut inner = lock(&pending.inner);
+            if !inner.closed && !inner.damaged.contains_key(&chunk) {
+                self.memory.take(DAMAGED_CHUNK).map_err(TransferError::from)?;
+            }
             let times = inner.damaged.entry(chunk).or_default();
             *times += 1;
             *times
@@ -381,7 +391,7 @@ impl Sink<'_> {
             }
             Work::Ordered(ordered) => {
                 let bytes = (first + count).saturating_mul(CHUNK).min(size) - first * CHUNK;
-                let taken = lock(&ordered).zeros(first * CHUNK, bytes);
+                let taken = lock(&ordered).zeros(first * CHUNK, bytes, &self.memory);
                 if let Err(refused) = taken {
                     return self.refused(&pending, refused);
                 }

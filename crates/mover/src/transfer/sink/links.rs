@@ -15,6 +15,7 @@ use super::{Sink, lock, violation};
 use crate::frame::Attributes;
 use crate::inode;
 use crate::transfer::error::TransferError;
+use crate::transfer::memory::{Account, allocated, mapped};
 use crate::transfer::small::TEMPORARY;
 use std::sync::atomic::Ordering;
 
@@ -27,8 +28,9 @@ pub(super) struct Links(HashMap<u64, Place>);
 
 impl Links {
     /// A file comes.
-    pub(super) fn announce(&mut self, file: u64, place: &Place) {
-        if self.0.len() < MAX_FILES {
+    pub(super) fn announce(&mut self, file: u64, place: &Place, memory: &Account) {
+        let bytes = mapped(size_of::<(u64, Place)>()) + allocated(place.name.len());
+        if self.0.len() < MAX_FILES && memory.spare(bytes) {
             self.0.insert(file, place.clone());
         }
     }
@@ -55,7 +57,9 @@ impl Sink<'_> {
             Named::Free(place) => place,
             Named::No(why) => return self.refuse(number, why, false),
         };
-        let pending = Pending::new(number, place, Kind::Link, Content::default(), attributes, None);
+        let charge = self.memory.charge(Pending::bytes(&place)).map_err(TransferError::from)?;
+        let content = Content::default();
+        let pending = Pending::new(number, place, Kind::Link, content, attributes, None, charge);
         lock(&pending.inner).work = Work::Waiting;
         self.add_pending(&pending)?;
         if let Some(file) = self.find(to) {

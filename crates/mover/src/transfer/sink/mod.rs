@@ -54,6 +54,7 @@ use self::tree::{Directory, OpenDirectories, Place};
 use self::workers::Queue;
 use super::error::TransferError;
 use super::event::{Event, Observer, Progress};
+use super::memory::Account;
 use super::message::{About, MAX_NOTES, Message, Skip};
 use super::processors::give_way;
 use super::role::{Flow, Lane, LaneEnd, Role};
@@ -119,6 +120,7 @@ pub struct Sink<'a> {
     /// What takes little time, and what may take much.
     quick: Queue<Job>,
     slow: Queue<Job>,
+    memory: Arc<Account>,
     counts: Counts,
     failures: Mutex<Failures>,
     left_out: Mutex<LeftOut>,
@@ -148,6 +150,8 @@ struct Settings {
     trust_partial: bool,
     want_digests: bool,
     max_bytes: Option<u64>,
+    max_entries: Option<u64>,
+    owner: Option<[u8; 32]>,
     hard_links: bool,
     policy: Policy,
 }
@@ -170,8 +174,6 @@ struct Counts {
     grown: AtomicU64,
     directories: AtomicU64,
     totals: Mutex<Option<(u64, u64)>>,
-    /// Bytes of extended attributes that wait for their files.
-    extra: AtomicU64,
     /// Ranges of zeros in unfinished files.
     zeros: AtomicU64,
     /// The receipt has been given.
@@ -268,6 +270,8 @@ impl<'a> Sink<'a> {
             trust_partial: options.trust_partial,
             want_digests: options.want_digests,
             max_bytes: options.max_bytes,
+            max_entries: options.max_entries,
+            owner: options.owner,
             hard_links: preserve.hard_links,
             policy: Policy { preserve, keep_set_id, umask: attributes::umask() },
         };
@@ -305,6 +309,7 @@ impl<'a> Sink<'a> {
             standard,
             quick: Queue::default(),
             slow: Queue::default(),
+            memory: options.memory,
             counts: Counts::default(),
             failures: Mutex::default(),
             left_out: Mutex::default(),

@@ -4,8 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::transfer::memory::{Account, mapped};
+
 /// Names that are remembered at a time, of all directories together.
 const LIMIT: usize = 4 << 20;
+/// What a name takes of memory.
+const NAME: usize = mapped(size_of::<(u64, u64)>());
 
 /// How names are compared here.
 #[derive(Debug, Default)]
@@ -40,6 +44,7 @@ impl Naming {
         names: &mut Names,
         name: &[u8],
         folds: impl FnOnce() -> bool,
+        memory: &Account,
     ) -> Taken {
         if names.overflowed {
             return Taken::New;
@@ -49,12 +54,16 @@ impl Naming {
             return Taken::New;
         }
         let (exact, folded) = self.hash(name);
-        match names.first.get(&folded) {
-            None => drop(names.first.insert(folded, exact)),
-            Some(first) if *first == exact || names.further.contains(&exact) => {
+        match names.first.get(&folded).copied() {
+            Some(first) if first == exact || names.further.contains(&exact) => {
                 return Taken::Again;
             }
             Some(_) if folds() => return Taken::Folded,
+            _ if !memory.spare(NAME) => {
+                names.overflowed = true;
+                return Taken::New;
+            }
+            None => drop(names.first.insert(folded, exact)),
             Some(_) => drop(names.further.insert(exact)),
         }
         self.remembered.fetch_add(1, Ordering::Relaxed);
@@ -93,6 +102,13 @@ pub(super) struct Names {
     pub(super) overflowed: bool,
 }
 
+impl Names {
+    /// What they take of memory.
+    pub(super) fn bytes(&self) -> usize {
+        (self.first.len() + self.further.len()) * NAME
+    }
+}
+
 /// What is hashed is a hash already.
 #[derive(Debug, Default)]
 struct Ready(u64);
@@ -119,7 +135,7 @@ mod tests {
     fn names_are_taken_once() {
         let naming = Naming::default();
         let mut names = Names::default();
-        let mut take = |name: &[u8]| naming.insert(&mut names, name, || false);
+        let mut take = |name: &[u8]| naming.insert(&mut names, name, || false, &Account::default());
         assert_eq!([b"a", b"a", b"A", b"A"].map(|name| take(name)), {
             use Taken::{Again, New};
             [New, Again, New, Again]
@@ -128,7 +144,7 @@ mod tests {
         assert!(has(b"A") && has(b"a") && !has(b"b"));
         naming.forget(names);
         let mut names = Names::default();
-        let mut take = |name: &str| naming.insert(&mut names, name.as_bytes(), || true);
+        let mut take = |name: &str| naming.insert(&mut names, name.as_bytes(), || true, &Account::default());
         assert_eq!((take("É"), take("é"), take("É")), (Taken::New, Taken::Folded, Taken::Again));
         assert!(naming.contains(&names, "é".as_bytes(), || true));
         assert_eq!(naming.remembered.load(Ordering::Relaxed), 1);
@@ -138,12 +154,25 @@ mod tests {
 
     #[test]
     fn too_many_names_are_not_remembered() {
+        let memory = Account::default();
         let naming = Naming::default();
         naming.remembered.store(LIMIT, Ordering::Relaxed);
         let mut names = Names::default();
         for _ in 0..2 {
-            assert_eq!(naming.insert(&mut names, b"a", || true), Taken::New);
+            assert_eq!(naming.insert(&mut names, b"a", || true, &Account::default()), Taken::New);
         }
         assert!(names.overflowed);
+    }
+
+    #[test]
+    fn names_that_there_is_no_memory_for_are_not_remembered() {
+        let (naming, memory) = (Naming::default(), Account::new(2 * NAME as u64));
+        let mut names = Names::default();
+        for (name, overflowed) in [(b"a", false), (b"b", true)] {
+            assert_eq!(naming.insert(&mut names, name, || true, &memory), Taken::New);
+            assert_eq!(names.overflowed, overflowed);
+        }
+        memory.give(names.bytes());
+        assert_eq!(memory.used(), 0);
     }
 }

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::marker::CopyId;
+use crate::transfer::memory::Account;
 use crate::transfer::source::filter::Filter;
 
 /// How a sink stores.
@@ -42,6 +44,13 @@ pub struct SinkOptions {
     pub want_digests: bool,
     /// The most bytes that the source may announce.
     pub max_bytes: Option<u64>,
+    /// The most entries that it may announce.
+    pub max_entries: Option<u64>,
+    /// A box for new files of several owners, and which of them the source is: files get further names
+    /// only where this transfer has stored them, and partial files of other owners are not taken up.
+    pub owner: Option<[u8; 32]>,
+    /// What the source makes the sink keep.
+    pub memory: Arc<Account>,
 }
 
 impl SinkOptions {
@@ -63,6 +72,9 @@ impl SinkOptions {
             keep_set_id: false,
             want_digests: false,
             max_bytes: None,
+            max_entries: None,
+            owner: None,
+            memory: Arc::default(),
         }
     }
 }

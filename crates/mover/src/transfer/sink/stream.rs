@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, unlinkat};
 use super::lock;
 use crate::digest::Digest;
 use crate::name::Name;
+use crate::transfer::memory::{Account, Charge, allocated, mapped};
 use crate::transfer::place;
 use crate::transfer::small::TEMPORARY;
 use crate::transfer::tree_hash::{CHUNK, ChunkTree, leaf};
@@ -19,6 +20,8 @@ use crate::transfer::tree_hash::{CHUNK, ChunkTree, leaf};
 const AHEAD: usize = 64;
 /// Ranges of zeros that are.
 const ZEROS_AHEAD: usize = 1 << 17;
+/// What an item takes of memory beside its data.
+const ITEM: usize = mapped(size_of::<(u64, Item)>());
 
 /// What everything goes to.
 pub(super) type Standard = Mutex<Box<dyn Write + Send>>;
@@ -36,8 +39,8 @@ pub(super) struct Ordered {
 
 #[derive(Debug)]
 enum Item {
-    Data(Vec<u8>),
-    Zeros(u64),
+    Data(Vec<u8>, Charge),
+    Zeros(u64, Charge),
 }
 
 /// Where it goes.
@@ -101,7 +104,12 @@ impl Ordered {
     }
 
     /// Takes a piece, and writes what is in order by it. One that was there is ignored.
-    pub(super) fn data(&mut self, offset: u64, data: &[u8]) -> Result<(), Refused> {
+    pub(super) fn data(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        memory: &Arc<Account>,
+    ) -> Result<(), Refused> {
         let length = data.len() as u64;
         if offset < self.next {
             return match offset + length <= self.next {
@@ -114,8 +122,11 @@ impl Ordered {
                 if self.data == AHEAD {
                     return Err(Refused::Ahead);
                 }
+                let Some(charge) = memory.spare_charge(allocated(data.len()) + ITEM) else {
+                    return Err(Refused::Ahead);
+                };
                 self.data += 1;
-                self.waiting.insert(offset, Item::Data(data.to_vec()));
+                self.waiting.insert(offset, Item::Data(data.to_vec(), charge));
             }
             return Ok(());
         }
@@ -124,14 +135,21 @@ impl Ordered {
     }
 
     /// Takes zeros, which [`Ordered::advance`] writes.
-    pub(super) fn zeros(&mut self, offset: u64, length: u64) -> Result<(), Refused> {
+    pub(super) fn zeros(
+        &mut self,
+        offset: u64,
+        length: u64,
+        memory: &Arc<Account>,
+    ) -> Result<(), Refused> {
         if offset < self.next || self.waiting.contains_key(&offset) {
             return Err(Refused::Violation("zeros of what has come"));
         }
         if self.waiting.len() - self.data >= ZEROS_AHEAD {
             return Err(Refused::Violation("too many ranges of zeros"));
         }
-        self.waiting.insert(offset, Item::Zeros(length));
+        let charge =
+            memory.charge(ITEM).map_err(|_| Refused::Violation("too many ranges of zeros"))?;
+        self.waiting.insert(offset, Item::Zeros(length, charge));
         Ok(())
     }
 
@@ -145,11 +163,11 @@ impl Ordered {
                 return Err(Refused::Violation("pieces of a stream that overlap"));
             }
             match entry.remove() {
-                Item::Data(data) => {
+                Item::Data(data, _charge) => {
                     self.data -= 1;
                     self.write(&data)?;
                 }
-                Item::Zeros(length) => self.write_zeros(length, stopped)?,
+                Item::Zeros(length, _charge) => self.write_zeros(length, stopped)?,
             }
         }
         Ok(())
@@ -271,6 +289,10 @@ impl Drop for NewFile {
 mod tests {
     use super::*;
 
+    fn room() -> Arc<Account> {
+        Arc::default()
+    }
+
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -293,12 +315,12 @@ mod tests {
     #[test]
     fn pieces_are_put_in_order() {
         let (mut ordered, out) = ordered(None);
-        ordered.data(3, b"def").unwrap();
-        ordered.data(6, b"g").unwrap();
-        ordered.data(3, b"def").unwrap();
+        ordered.data(3, b"def", &room()).unwrap();
+        ordered.data(6, b"g", &room()).unwrap();
+        ordered.data(3, b"def", &room()).unwrap();
         assert_eq!(ordered.is_complete(7), Ok(false));
-        ordered.data(0, b"abc").unwrap();
-        ordered.data(0, b"abc").unwrap();
+        ordered.data(0, b"abc", &room()).unwrap();
+        ordered.data(0, b"abc", &room()).unwrap();
         assert_eq!(ordered.is_complete(7), Ok(true));
         assert!(ordered.is_complete(6).is_err());
         assert_eq!(*lock(&out.0), b"abcdefg");
@@ -309,31 +331,44 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let (mut ordered, _) = ordered(None);
         for piece in 1..=AHEAD as u64 {
-            ordered.data(piece * 10, b"x").unwrap();
+            ordered.data(piece * 10, b"x", &room()).unwrap();
         }
-        let refused = ordered.data(10_000, b"x");
+        let refused = ordered.data(10_000, b"x", &room());
         assert!(matches!(refused, Err(Refused::Ahead)), "{refused:?}");
         // What is missing lets others go, and there is room again.
-        ordered.data(0, &[0; 10]).unwrap();
-        ordered.data(10_000, b"x").unwrap();
+        ordered.data(0, &[0; 10], &room()).unwrap();
+        ordered.data(10_000, b"x", &room()).unwrap();
+    }
+
+    #[test]
+    fn what_waits_is_charged_until_it_is_written() {
+        let (mut ordered, _) = ordered(None);
+        let memory = Arc::new(Account::new(4000));
+        ordered.data(1000, &[1; 1000], &memory).unwrap();
+        assert!(memory.used() >= 1000);
+        let refused = ordered.data(2000, &[2; 1000], &memory);
+        assert!(matches!(refused, Err(Refused::Ahead)), "{refused:?}");
+        assert!(memory.check().is_ok(), "it comes again");
+        ordered.data(0, &[0; 1000], &memory).unwrap();
+        assert_eq!((memory.used(), ordered.written()), (0, 2000));
     }
 
     #[test]
     fn overlaps_are_refused() {
         let (mut ordered, _) = ordered(None);
-        ordered.data(2, b"xyz").unwrap();
-        assert!(matches!(ordered.data(0, b"abc"), Err(Refused::Violation(_))));
+        ordered.data(2, b"xyz", &room()).unwrap();
+        assert!(matches!(ordered.data(0, b"abc", &room()), Err(Refused::Violation(_))));
     }
 
     #[test]
     fn zeros_have_their_place() {
         let size = 3 * CHUNK;
         let (mut ordered, out) = ordered(Some((size, true)));
-        ordered.zeros(CHUNK, CHUNK).unwrap();
-        assert!(matches!(ordered.zeros(CHUNK, CHUNK), Err(Refused::Violation(_))));
+        ordered.zeros(CHUNK, CHUNK, &room()).unwrap();
+        assert!(matches!(ordered.zeros(CHUNK, CHUNK, &room()), Err(Refused::Violation(_))));
         let data = vec![7; CHUNK as usize];
-        ordered.data(2 * CHUNK, &data).unwrap();
-        ordered.data(0, &data).unwrap();
+        ordered.data(2 * CHUNK, &data, &room()).unwrap();
+        ordered.data(0, &data, &room()).unwrap();
         assert_eq!(ordered.is_complete(size), Ok(true));
         let content = lock(&out.0).clone();
         let mut expected = data.clone();

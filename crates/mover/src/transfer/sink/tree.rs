@@ -17,10 +17,13 @@ use super::marker::Doubts;
 use super::names::Names;
 use super::{lock, os};
 use crate::frame::Attributes;
+use crate::transfer::memory::{Charge, allocated};
 use crate::transfer::message::Extra;
 
 /// Directories that are open at a time.
 const OPEN: usize = 256;
+/// What its descriptor and its place among those that are open take.
+const OPENED: usize = 64;
 
 /// A directory of the target.
 #[derive(Debug)]
@@ -46,6 +49,7 @@ pub(super) struct Directory {
     used: AtomicBool,
     /// Capitals make no difference in it, once that has been asked.
     pub(super) folds: OnceLock<bool>,
+    _charge: Option<Charge>,
 }
 
 /// What a directory gets when all in it is finished.
@@ -84,6 +88,7 @@ impl Directory {
             open: Mutex::new(open),
             used: AtomicBool::default(),
             folds: OnceLock::new(),
+            _charge: None,
         })
     }
 
@@ -95,6 +100,7 @@ impl Directory {
         fresh: bool,
         doubts: Doubts,
         finally: Finally,
+        charge: Charge,
     ) -> Arc<Self> {
         parent.begin();
         Arc::new(Directory {
@@ -109,7 +115,13 @@ impl Directory {
             open: Mutex::new(open),
             used: AtomicBool::default(),
             folds: OnceLock::new(),
+            _charge: Some(charge),
         })
+    }
+
+    /// What one of this name takes of memory.
+    pub(super) fn bytes(name: &[u8]) -> usize {
+        allocated(size_of::<Directory>()) + allocated(name.len()) + OPENED
     }
 
     /// One more entry is unfinished in it.

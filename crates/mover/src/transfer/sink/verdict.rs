@@ -347,7 +347,9 @@ impl Sink<'_> {
         let name = Name::new(&place.name).map_err(io::Error::other)?;
         let identity = lock(&pending.inner).identity(self.settings.verify);
         let trusting = self.settings.trust_partial;
-        let (part, opened) = PartFile::open(Arc::clone(&directory), name, identity, trusting)?;
+        let owner = self.settings.owner.as_ref().map_or(&[][..], |owner| owner);
+        let (part, opened) =
+            PartFile::open_of(owner, Arc::clone(&directory), name, identity, trusting)?;
         let resumed = part.present_bytes();
         if !identity.sparse
             && let Some(free) = lacking(&directory, identity.size - resumed)

@@ -5,7 +5,7 @@
 //! here, and no others, so that memory does not grow with the tree.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::digest::Digest;
 use crate::frame::Attributes;
 use crate::transfer::block::{MAX_DATA, MAX_PIECES, Piece};
 use crate::transfer::journal::Origin;
+use crate::transfer::memory::{Account, allocated, mapped};
 use crate::transfer::message::{Skip, Verdict};
 use crate::transfer::tree_hash::{CHUNK, ChunkTree};
 
@@ -164,6 +165,8 @@ pub(super) struct Desk {
     damaged: BTreeSet<u64>,
     /// Chunks to be sent again: the file, the chunk, and its hash when it was sent, as far as known.
     again: VecDeque<(u64, u64, Option<Digest>)>,
+    /// The files and chunks among them: none is there twice.
+    queued: HashSet<(u64, u64)>,
     large_next: VecDeque<u64>,
     /// Large files that are open.
     open: usize,
@@ -172,7 +175,11 @@ pub(super) struct Desk {
     carried: BTreeMap<u32, u64>,
     next_block: u64,
     verify: bool,
+    memory: Arc<Account>,
 }
+
+/// What a chunk that is to be sent again takes of memory.
+const AGAIN: usize = mapped(size_of::<(u64, u64)>()) + 2 * size_of::<(u64, u64, Option<Digest>)>();
 
 #[derive(Debug)]
 struct Sent {
@@ -183,8 +190,29 @@ struct Sent {
 }
 
 impl Desk {
-    pub(super) fn new(verify: bool) -> Self {
-        Desk { verify, ..Desk::default() }
+    /// What the sink makes it keep is charged to `memory`.
+    pub(super) fn new(verify: bool, memory: Arc<Account>) -> Self {
+        Desk { verify, memory, ..Desk::default() }
+    }
+
+    /// A chunk is to be sent again.
+    fn queue(&mut self, file: u64, chunk: u64, before: Option<Digest>) {
+        if self.queued.insert((file, chunk)) {
+            self.memory.note(AGAIN);
+            self.again.push_back((file, chunk, before));
+        }
+    }
+
+    /// What a block takes of memory until it is confirmed.
+    fn kept(sent: &Sent) -> usize {
+        mapped(size_of::<(u64, Sent)>()) + allocated(size_of_val(&*sent.pieces))
+    }
+
+    /// Takes a block out that is not waited for any more.
+    fn take_block(&mut self, number: u64) -> Option<Sent> {
+        let sent = self.blocks.remove(&number)?;
+        self.memory.give(Self::kept(&sent));
+        Some(sent)
     }
 
     /// Whether another file may be announced.
@@ -283,6 +311,8 @@ impl Desk {
     /// What a lane should do next, if there is anything.
     pub(super) fn work(&mut self) -> Option<Work> {
         while let Some((file, chunk, before)) = self.again.pop_front() {
+            self.queued.remove(&(file, chunk));
+            self.memory.give(AGAIN);
             let Some(pending) = self.files.get_mut(&file) else { continue };
             let job = pending.job(file);
             if let Phase::Large(large) = &mut pending.phase
@@ -423,7 +453,9 @@ impl Desk {
                 (piece.entry, piece.version, chunk, piece.hash)
             })
             .collect();
-        self.blocks.insert(number, Sent { lane, bytes, pieces });
+        let sent = Sent { lane, bytes, pieces };
+        self.memory.note(Self::kept(&sent));
+        self.blocks.insert(number, sent);
     }
 
     /// A number for a block.
@@ -435,7 +467,7 @@ impl Desk {
     /// The sink has dealt with a block: how many bytes of it are proved, and the small files in it, which
     /// are over.
     pub(super) fn stored(&mut self, number: u64) -> (u64, Vec<Over>) {
-        let Some(sent) = self.blocks.remove(&number) else { return (0, Vec::new()) };
+        let Some(sent) = self.take_block(number) else { return (0, Vec::new()) };
         let mut damaged = 0;
         if let Some(carried) = self.carried.get_mut(&sent.lane) {
             *carried += sent.bytes;
@@ -443,7 +475,7 @@ impl Desk {
         let mut over = Vec::new();
         for (file, version, chunk, digest) in sent.pieces {
             if let Some(chunk) = chunk
-                && self.again.iter().any(|(again, of, _)| (*again, *of) == (file, chunk))
+                && self.queued.contains(&(file, chunk))
             {
                 damaged = sent.bytes; // a chunk has a block of its own
             }
@@ -482,14 +514,14 @@ impl Desk {
         let lost: Vec<u64> =
             self.blocks.iter().filter(|(_, sent)| sent.lane == lane).map(|(n, _)| *n).collect();
         for number in lost {
-            let Some(sent) = self.blocks.remove(&number) else { continue };
+            let Some(sent) = self.take_block(number) else { continue };
             for (file, version, chunk, hash) in sent.pieces {
                 let Some(pending) = self.files.get(&file) else { continue };
                 if pending.version != version {
                     continue;
                 }
                 match chunk {
-                    Some(chunk) => self.again.push_back((file, chunk, Some(hash))),
+                    Some(chunk) => self.queue(file, chunk, Some(hash)),
                     None => self.small_next.push_front(file),
                 }
             }
@@ -500,11 +532,13 @@ impl Desk {
     pub(super) fn damaged(&mut self, file: u64, chunk: u64) {
         match self.files.get(&file).map(|pending| &pending.phase) {
             Some(Phase::Small) => drop(self.damaged.insert(file)),
-            Some(Phase::Large(large)) if chunk < large.tree.chunks() => {
+            Some(Phase::Large(large))
+                if chunk < large.tree.chunks() && !self.queued.contains(&(file, chunk)) =>
+            {
                 let sent = self.blocks.values().flat_map(|sent| &sent.pieces);
                 let before = sent.filter(|piece| (piece.0, piece.2) == (file, Some(chunk)));
                 let before = before.map(|piece| piece.3).next_back();
-                self.again.push_back((file, chunk, before));
+                self.queue(file, chunk, before);
             }
             _ => {}
         }
@@ -545,7 +579,10 @@ impl Desk {
         let phase = std::mem::replace(&mut pending.phase, Phase::Asked);
         let file = job.file;
         self.close(file, &phase);
+        let before = self.again.len();
         self.again.retain(|(again, _, _)| *again != file);
+        self.memory.give((before - self.again.len()) * AGAIN);
+        self.queued.retain(|(again, _)| *again != file);
         self.files.get(&file).map(|pending| Ok(Arc::clone(&pending.path)))
     }
 

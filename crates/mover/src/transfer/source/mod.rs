@@ -123,7 +123,7 @@ impl<'a> Source<'a> {
             path: sources.first().map(|source| source.path.clone()).unwrap_or_default(),
             source,
         })?;
-        let desk = Desk::new(options.verify);
+        let desk = Desk::new(options.verify, Arc::clone(&session.memory));
         Ok(Source {
             options,
             sources,

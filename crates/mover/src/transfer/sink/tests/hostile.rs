@@ -7,6 +7,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::*;
 use crate::frame::MAX_DEPTH;
+use crate::transfer::memory::Account;
+use crate::transfer::message::{Extra, MAX_XATTR_COUNT};
 
 #[test]
 fn names_that_lead_out_are_refused() {
@@ -417,4 +419,195 @@ fn a_full_disk_ends_it_and_says_what_to_do() {
     .1
     .unwrap();
     assert!(dir.path().join("first").exists() && !dir.path().join("second").exists());
+}
+
+/// What a source may make a sink keep, in tests of that.
+fn of_memory(path: &Path, limit: u64) -> SinkOptions {
+    SinkOptions { memory: Arc::new(Account::new(limit)), ..into(path) }
+}
+
+fn is_memory(error: &TransferError) -> bool {
+    matches!(error, TransferError::Memory { .. })
+}
+
+#[test]
+fn pieces_ahead_of_all_streams_together_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = of_memory(dir.path(), 8 << 20);
+    let memory = Arc::clone(&options.memory);
+    run(options, |source| {
+        let data = vec![7; CHUNK as usize];
+        for stream in 0..4u64 {
+            let file = source.entry(format!("s{stream}").as_bytes(), 0o644, What::Stream);
+            assert_eq!(source.verdict(file), Verdict::Take { have: Vec::new() });
+            for at in 1..=2 {
+                let hash = whole(&data);
+                let offset = at * CHUNK;
+                let piece =
+                    Piece { entry: file, offset, length: 0, whole: false, version: 0, hash };
+                source.send(&[(piece, &data)]).unwrap();
+            }
+        }
+        // Half of it is for what cannot come again.
+        assert!(memory.used() > 1 << 20 && memory.used() <= 4 << 20, "{}", memory.used());
+        source.world.wait(|said| matches!(said, Message::Damaged { .. }).then_some(()));
+    })
+    .1
+    .unwrap();
+    assert!(memory.used() < 1000, "only names: {}", memory.used());
+}
+
+#[test]
+fn attributes_are_charged_at_what_they_take() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = of_memory(dir.path(), 4 << 20);
+    let memory = Arc::clone(&options.memory);
+    let preserve = Preserve { xattrs: true, ..Preserve::default() };
+    run(SinkOptions { preserve, ..options }, |source| {
+        // 10,000 bytes of names take a megabyte.
+        for number in 0..3 {
+            let xattrs = vec![(vec![b'x'], Vec::new()); 10_000];
+            let extra = Some(Box::new(Extra { owner: None, xattrs }));
+            let what = What::File { size: 9, sparse: false, origin: ORIGIN };
+            let name = format!("f{number}").into_bytes();
+            let entry = Entry { name, attributes: attributes(0o644), extra, what };
+            source.say(Message::Entry(entry)).unwrap();
+        }
+        assert!(memory.used() > 1 << 20 && memory.used() <= 2 << 20, "{}", memory.used());
+    })
+    .1
+    .unwrap();
+    let mut bytes = Vec::new();
+    let xattrs = vec![(vec![b'x'], Vec::new()); MAX_XATTR_COUNT + 1];
+    let extra = Some(Box::new(Extra { owner: None, xattrs }));
+    let entry =
+        Entry { name: b"f".into(), attributes: attributes(0o644), extra, what: What::Stream };
+    Message::Entry(entry).encode(&mut bytes);
+    assert!(Message::decode(&bytes).is_err(), "more than there can be");
+}
+
+#[test]
+fn damaged_chunks_are_counted_only_within_the_account() {
+    let dir = tempfile::tempdir().unwrap();
+    run(of_memory(dir.path(), 2 << 20), |source| {
+        let file = source.entry(b"s", 0o644, What::Stream);
+        source.verdict(file);
+        let wrong = |at: u64| {
+            let hash = whole(b"right");
+            let offset = at * CHUNK;
+            (Piece { entry: file, offset, length: 0, whole: false, version: 0, hash }, &b"w"[..])
+        };
+        let ended = (0..100u64).find_map(|block| {
+            let pieces: Vec<_> = (block * 1000..(block + 1) * 1000).map(wrong).collect();
+            source.send(&pieces).err()
+        });
+        let Some(LaneEnd::Fatal(error)) = ended else { panic!("{ended:?}") };
+        assert!(is_memory(&error), "{error}");
+    })
+    .1
+    .unwrap();
+}
+
+#[test]
+fn entries_and_directories_under_way_are_charged() {
+    let dir = tempfile::tempdir().unwrap();
+    run(of_memory(dir.path(), 1 << 20), |source| {
+        let what = || What::File { size: 1, sparse: false, origin: ORIGIN };
+        let ended = (0..10_000)
+            .find_map(|at| source.try_entry(format!("{at}").as_bytes(), 0, what()).err());
+        assert!(ended.as_ref().is_some_and(is_memory), "{ended:?}");
+    })
+    .1
+    .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let options = of_memory(dir.path(), 16 << 10);
+    let memory = Arc::clone(&options.memory);
+    run(options, |source| {
+        for at in 0..100 {
+            let _ = source.try_entry(format!("{at}").as_bytes(), 0o755, What::Directory);
+        }
+        assert!(memory.check().is_err(), "{}", memory.used());
+    })
+    .1
+    .unwrap();
+}
+
+#[test]
+fn more_entries_than_allowed_end_the_session() {
+    let dir = tempfile::tempdir().unwrap();
+    run(SinkOptions { max_entries: Some(2), ..into(dir.path()) }, |source| {
+        source.directory("a");
+        source.leave();
+        source.directory("b");
+        source.leave();
+        let ended = source.try_entry(b"c", 0o755, What::Directory);
+        assert!(matches!(ended, Err(TransferError::Stopped(_))), "{ended:?}");
+    })
+    .1
+    .unwrap();
+    assert_eq!(names(dir.path()), ["a", "b"]);
+}
+
+/// A box for new files, to which the source with this number brings some.
+fn box_of(path: &Path, owner: u8) -> SinkOptions {
+    let preserve = Preserve { hard_links: true, ..Preserve::default() };
+    let existing = Existing::Keep;
+    SinkOptions { owner: Some([owner; 32]), existing, preserve, ..into(path) }
+}
+
+#[test]
+fn in_a_box_only_own_files_get_further_names() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("report"), "another's").unwrap();
+    let before = fs::metadata(dir.path().join("report")).unwrap();
+    run(box_of(dir.path(), 1), |source| {
+        let file = source.announce("report", 9);
+        let kept = Verdict::Skip { reason: Skip::Exists, digest: None };
+        assert_eq!(source.verdict(file), kept);
+        let stolen = source.entry(b"stolen", 0o644, What::HardLink { to: file });
+        source.failed(stolen);
+        let own = source.small("own", b"mine");
+        source.entry(b"again", 0o644, What::HardLink { to: own });
+        assert_eq!(source.end().1, 1);
+    })
+    .1
+    .unwrap();
+    assert_eq!(names(dir.path()), ["again", "own", "report"]);
+    let after = fs::metadata(dir.path().join("report")).unwrap();
+    assert_eq!((after.nlink(), after.ctime_nsec()), (1, before.ctime_nsec()));
+}
+
+#[test]
+fn in_a_box_partial_files_are_their_owners() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = vec![7; 3 * CHUNK as usize];
+    let chunk = |file| {
+        let data = &data[..CHUNK as usize];
+        let hash = leaf(3 * CHUNK, false, 0, data);
+        Piece { entry: file, offset: 0, length: 0, whole: false, version: 0, hash }
+    };
+    let have = |verdict| match verdict {
+        Verdict::Take { have } => have.len(),
+        other => panic!("{other:?}"),
+    };
+    // Both are there at once, and neither waits for the other.
+    run(box_of(dir.path(), 1), |alice| {
+        let file = alice.announce("big", 3 * CHUNK);
+        assert_eq!(have(alice.verdict(file)), 0);
+        alice.send(&[(chunk(file), &data[..CHUNK as usize])]).unwrap();
+        run(box_of(dir.path(), 2), |bob| {
+            let file = bob.announce("big", 3 * CHUNK);
+            assert_eq!(have(bob.verdict(file)), 0, "what alice has left is not told");
+        })
+        .1
+        .unwrap();
+    })
+    .1
+    .unwrap();
+    run(box_of(dir.path(), 1), |alice| {
+        let file = alice.announce("big", 3 * CHUNK);
+        assert_eq!(have(alice.verdict(file)), 1, "it is hers");
+    })
+    .1
+    .unwrap();
 }

@@ -10,7 +10,7 @@ fn seen(size: u64) -> Seen {
 }
 
 fn desk(sizes: &[u64]) -> Desk {
-    let mut desk = Desk::new(true);
+    let mut desk = Desk::new(true, Arc::default());
     for (file, size) in sizes.iter().enumerate() {
         let path = PathBuf::from(format!("f{file}"));
         let place = Place { source: 0, path: path.as_path().into() };
@@ -167,7 +167,7 @@ fn a_file_that_changes_begins_anew_but_not_for_ever() {
 
 #[test]
 fn zeros_are_told_and_not_sent() {
-    let mut desk = Desk::new(true);
+    let mut desk = Desk::new(true, Arc::default());
     let place = Place { source: 0, path: Path::new("s").into() };
     let sparse = Seen { sparse: true, ..seen(10 * CHUNK) };
     desk.announce(0, "s".into(), place, sparse);
@@ -276,4 +276,24 @@ fn what_the_sink_has_lost_is_sent_again_and_no_more_than_it_had() {
     let mut desk = desk(&[10]);
     desk.lost(0, 0, 1).unwrap();
     desk.lost(9, 0, 1).unwrap();
+}
+
+#[test]
+fn a_sink_that_wants_everything_again_is_bounded() {
+    let memory = Arc::new(Account::new(64 << 10));
+    let mut desk = Desk::new(true, Arc::clone(&memory));
+    let path = PathBuf::from("f");
+    let place = Place { source: 0, path: path.as_path().into() };
+    desk.announce(0, path, place, seen(5000 * CHUNK));
+    take_all(&mut desk, 0);
+    open(&mut desk);
+    // The same again and again is wanted once.
+    for _ in 0..10_000 {
+        desk.damaged(0, 7);
+    }
+    assert!(memory.used() > 0 && memory.used() < 1000, "{}", memory.used());
+    assert!(matches!(desk.work(), Some(Work::Chunk(_, _, 7, _))));
+    assert_eq!(memory.used(), 0);
+    (0..5000).for_each(|chunk| desk.damaged(0, chunk));
+    assert!(memory.check().is_err(), "{}", memory.used());
 }
