@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -214,4 +215,36 @@ fn hostile_sessions_leave_room_for_an_honest_client() {
     eprintln!("at most {} MB and {threads} threads", peak * 1024 / 1_000_000);
     assert!(peak * 1024 < 512_000_000, "{peak} KiB");
     assert!(threads < 256, "{threads} threads");
+}
+
+#[test]
+fn links_are_counted_and_the_day_outlives_the_server() {
+    let config = format!(
+        "state-directory = \"state\"\n{EXPORTS}[limits]\nbytes-per-day = \"100kB\"\nentries = 3000\n"
+    );
+    let site = Site::new(&config);
+    let server = site.serve();
+    // More than a megabyte of texts, and no data.
+    let links = site.path("here/links");
+    fs::create_dir_all(&links).expect("a directory");
+    for number in 0..400 {
+        symlink("x".repeat(4000), links.join(format!("l{number}"))).expect("a link");
+    }
+    let args = [links.to_str().expect("text"), &site.url("in/")];
+    let told = site.cp(&args).refused(1);
+    assert!(told.contains("what this client may move a day is used up"), "{told}");
+    site.cp(&args).refused(1);
+    signal(&server, "-TERM");
+    server.finish_well();
+    let server = site.serve();
+    let told = site.cp(&args).refused(1);
+    assert!(told.contains("what this client may move a day is used up"), "{told}");
+    signal(&server, "-TERM");
+    server.finish_well();
+
+    // A session announces no more than it may.
+    site.configure(&format!("{EXPORTS}[limits]\nentries = 300\n"));
+    let _server = site.serve();
+    let told = site.cp(&args).refused(1);
+    assert!(told.contains("more entries than"), "{told}");
 }

@@ -1,6 +1,8 @@
 //! What clients use up: their bytes and their share of the rate, over all their sessions.
 
 use std::collections::HashMap;
+use std::io;
+use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -10,6 +12,8 @@ use farhaul_mover::transfer::pace::Pace;
 use farhaul_secure::PublicKey;
 
 use super::Limits;
+use crate::exit::Usage;
+use crate::keys::store;
 
 /// The accounts of all clients that have come so far, as long as the server runs.
 #[derive(Debug, Default)]
@@ -17,6 +21,8 @@ pub struct Accounts {
     all: Mutex<HashMap<PublicKey, Arc<Account>>>,
     /// What all clients make the server keep.
     memory: Arc<memory::Account>,
+    /// What stands in the file.
+    saved: Mutex<String>,
 }
 
 /// What one client has used.
@@ -71,14 +77,65 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The file with what clients have used today, in the directory for what the server keeps.
+const FILE: &str = "accounts";
+
 impl Accounts {
+    /// Takes up what the last server has written to `directory`.
+    ///
+    /// # Errors
+    /// The file cannot be read, others may write to it, or it is none of a server's.
+    pub fn load(&self, directory: &Path) -> Result<(), Usage> {
+        let path = directory.join(FILE);
+        let Some(text) = store::read_if_there(&path)? else { return Ok(()) };
+        let mut all = lock(&self.all);
+        for (number, line) in text.lines().enumerate() {
+            let mut words = line.split(' ');
+            let mut next = || words.next().unwrap_or_default();
+            let (key, day, today) = (next().parse(), next().parse(), next().parse());
+            let (Ok(key), Ok(day), Ok(today)) = (key, day, today) else {
+                let (path, line) = (path.display(), number + 1);
+                return Err(Usage(format!(
+                    "{path}:{line}: not a client's account: remove the file, and the day is \
+                     counted anew"
+                )));
+            };
+            let used = Mutex::new(Used { day, today, total: 0 });
+            all.insert(key, Arc::new(Account { used, ..self.fresh() }));
+        }
+        Ok(())
+    }
+
+    /// Writes what clients have used today to `directory`, if it has changed since.
+    ///
+    /// # Errors
+    /// It cannot be written: the file is as it was.
+    pub fn save(&self, directory: &Path) -> io::Result<()> {
+        let mut lines: Vec<String> = lock(&self.all)
+            .iter()
+            .map(|(key, account)| {
+                let used = lock(&account.used);
+                format!("{key} {} {}\n", used.day, used.today)
+            })
+            .collect();
+        lines.sort();
+        let text = lines.concat();
+        let mut saved = lock(&self.saved);
+        if *saved != text {
+            store::write_new(&directory.join(FILE), text.as_bytes(), 0o600, true)?;
+            *saved = text;
+        }
+        Ok(())
+    }
+
+    fn fresh(&self) -> Account {
+        let memory = memory::Account::below(Arc::clone(&self.memory), u64::MAX);
+        Account { memory: Arc::new(memory), ..Account::default() }
+    }
+
     /// That of the holder of `key`. Only keys that are allowed come here, so there are few.
     pub fn of(&self, key: PublicKey) -> Arc<Account> {
-        let new = || {
-            let memory = memory::Account::below(Arc::clone(&self.memory), u64::MAX);
-            Arc::new(Account { memory: Arc::new(memory), ..Account::default() })
-        };
-        Arc::clone(lock(&self.all).entry(key).or_insert_with(new))
+        Arc::clone(lock(&self.all).entry(key).or_insert_with(|| Arc::new(self.fresh())))
     }
 
     /// What all clients together and each may make the server keep, bytes.
@@ -99,10 +156,10 @@ impl Account {
         }
     }
 
-    /// Counts bytes that moved on `day`.
+    /// Counts bytes that moved on `day`. A date that goes back begins no day anew.
     pub fn count(&self, bytes: u64, day: u64) {
         let mut used = lock(&self.used);
-        if used.day != day {
+        if used.day < day {
             (used.day, used.today) = (day, 0);
         }
         used.today = used.today.saturating_add(bytes);
@@ -115,7 +172,7 @@ impl Account {
     /// Which limit is used up.
     pub fn check(&self, limits: &Limits, day: u64) -> Result<(), UsedUp> {
         let used = lock(&self.used);
-        let today = if used.day == day { used.today } else { 0 };
+        let today = if used.day < day { 0 } else { used.today };
         if limits.bytes.is_some_and(|most| used.total >= most) {
             return Err(UsedUp::All);
         }
@@ -145,6 +202,27 @@ mod tests {
         account.count(u64::MAX, 3);
         assert_eq!(account.check(&limits, 4), Err(UsedUp::All));
         assert_eq!(account.check(&Limits::default(), 4), Ok(()));
+    }
+
+    #[test]
+    fn what_was_used_today_outlives_the_server_and_clocks_that_go_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let key = farhaul_secure::Identity::generate().expect("a key").public_key();
+        let limits = Limits { bytes_per_day: Some(10), ..Limits::default() };
+        let before = Accounts::default();
+        before.load(dir.path()).expect("nothing is there yet");
+        before.of(key).count(10, 7);
+        before.save(dir.path()).expect("written");
+        let after = Accounts::default();
+        after.load(dir.path()).expect("read");
+        let account = after.of(key);
+        assert_eq!(account.check(&limits, 7), Err(UsedUp::Today));
+        assert_eq!(account.check(&limits, 6), Err(UsedUp::Today), "the clock went back");
+        account.count(1, 6);
+        assert_eq!(account.check(&limits, 7), Err(UsedUp::Today));
+        assert_eq!(account.check(&limits, 8), Ok(()));
+        std::fs::write(dir.path().join(FILE), "x\n").expect("a file");
+        assert!(Accounts::default().load(dir.path()).is_err());
     }
 
     #[test]

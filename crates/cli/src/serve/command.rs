@@ -28,6 +28,8 @@ use crate::transport::DEFAULT_LAW;
 
 /// Between two looks after connections that say nothing.
 const TICK: Duration = Duration::from_millis(200);
+/// Between two writes of what clients have used.
+const SAVE: Duration = Duration::from_secs(5);
 /// How long sessions may take to tell their clients that they end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -66,6 +68,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     }
     let signals = signals()?;
     let server = Server::new(live, Log::new(config.log, Box::new(io::stderr())));
+    server.load_accounts()?;
     let key = identity.public_key().to_string();
     server.log().write(
         Level::Info,
@@ -101,6 +104,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     serve(&server, &signals);
     tell(&server, "STOPPING=1");
     wind_down(&server, &signals);
+    server.save_accounts();
     listening.iter().for_each(Listening::close);
     drop(status);
     server.log().write(Level::Info, "stopped", &[]);
@@ -154,7 +158,12 @@ fn listen(
 
 /// Until a signal ends it.
 fn serve(server: &Server, signals: &Receiver<i32>) {
+    let mut saved = Instant::now();
     loop {
+        if saved.elapsed() >= SAVE {
+            server.save_accounts();
+            saved = Instant::now();
+        }
         match signals.recv_timeout(TICK) {
             Ok(SIGHUP) => {
                 tell(server, "RELOADING=1");

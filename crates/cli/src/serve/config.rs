@@ -50,6 +50,8 @@ pub struct ServeConfig {
     pub metrics: Option<SocketAddr>,
     /// How it writes its log.
     pub log: Format,
+    /// Where the server keeps what outlives it: what clients have used today.
+    pub state: Option<PathBuf>,
     /// Sessions at a time, at least 1.
     pub max_sessions: u32,
     /// What clients may make the server keep in memory, bytes; a quarter of it each.
@@ -207,6 +209,11 @@ impl ServeConfig {
         let metrics = top.get("metrics", loopback);
         let log = top.get("log", |text| one_of(text, &Format::NAMES)).unwrap_or(Format::Text);
         let max_sessions = top.get("max-sessions", sessions).unwrap_or(64);
+        let state = top.get("state-directory", |text| file(base, text)).or_else(|| {
+            // Of systemd; of several the first.
+            let all = std::env::var("STATE_DIRECTORY").ok()?;
+            all.split(':').next().filter(|first| !first.is_empty()).map(PathBuf::from)
+        });
         let memory = top.get("memory", |text| at_least(text, LEAST_MEMORY)).unwrap_or(MEMORY);
         let connection_memory = top
             .get("connection-memory", |text| at_least(text, LEAST_CONNECTION_MEMORY))
@@ -222,6 +229,7 @@ impl ServeConfig {
             exports,
             metrics,
             log,
+            state,
             max_sessions,
             memory,
             connection_memory,
@@ -298,6 +306,8 @@ impl Live {
         keep("identity", new.identity != current.identity);
         keep("metrics", new.metrics != current.metrics);
         keep("log", new.log != current.log);
+        keep("state-directory", new.state != current.state);
+        new.state.clone_from(&current.state);
         keep("connection-memory", new.connection_memory != current.connection_memory);
         new.connection_memory = current.connection_memory;
         new.listen.clone_from(&current.listen);

@@ -227,6 +227,28 @@ impl Server {
         place.is_some_and(|place| guests.all.remove(place).is_some())
     }
 
+    /// Takes up what clients have used today before the server began.
+    ///
+    /// # Errors
+    /// As [`Accounts::load`].
+    pub fn load_accounts(&self) -> anyhow::Result<()> {
+        let config = self.live.current();
+        let Some(directory) = &config.state else { return Ok(()) };
+        self.accounts.load(directory)?;
+        let failed = || format!("cannot write to {}", directory.display());
+        self.accounts.save(directory).with_context(failed)
+    }
+
+    /// Writes down what clients have used today.
+    pub fn save_accounts(&self) {
+        let config = self.live.current();
+        let Some(directory) = &config.state else { return };
+        if let Err(error) = self.accounts.save(directory) {
+            let why = error.to_string();
+            self.log.write(Level::Error, "accounts-not-saved", &[("why", why.as_str().into())]);
+        }
+    }
+
     /// Ends connections that say nothing. To be called some times a second.
     pub fn tick(&self) {
         if let Some(hidden) = self.strangers.rest(Instant::now()) {
@@ -463,6 +485,7 @@ impl Server {
                 observe: &observe,
                 show: &mut |going| {
                     counters.going(going);
+                    running.meter.entries(going.progress.entries);
                     if let Err(used) = running.meter.check() {
                         running.end(TransferError::Stopped(used.to_string()));
                     }
@@ -483,6 +506,7 @@ impl Server {
             },
         );
         counters.going(&finished.going);
+        running.meter.entries(finished.going.progress.entries);
         match &finished.result {
             Err(error) if !begun.get() => {
                 // Whoever has asked for it is told why, and that is written down.

@@ -1,8 +1,8 @@
 //! What a server does to a client's connections: it counts them and what they carry, and paces lanes.
 //!
 //! What goes out is held back before it is written. What comes in is held back after it was read: the
-//! transport's window then holds the client. Control channels are not paced, for they carry little
-//! and must not wait behind the lanes.
+//! transport's window then holds the client. Control channels are counted and not held back, for they must
+//! not wait behind the lanes: these wait for what they have taken of the rate.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -29,7 +29,12 @@ pub struct Meter {
     /// When anything came from the client.
     heard: Mutex<Instant>,
     links: Arc<AtomicUsize>,
+    /// Entries that were counted.
+    entries: AtomicU64,
 }
+
+/// What an entry counts beside what is said of it, bytes: its inode.
+const ENTRY: u64 = 256;
 
 /// What may change while the session runs.
 #[derive(Debug)]
@@ -59,7 +64,8 @@ impl Meter {
     pub fn new(account: Arc<Account>, limits: Limits) -> Self {
         let pace = account.pace(limits.rate);
         let granted = Mutex::new(Granted { limits, pace });
-        Meter { account, granted, heard: Mutex::new(Instant::now()), links: Arc::default() }
+        let (links, entries) = Default::default();
+        Meter { account, granted, heard: Mutex::new(Instant::now()), links, entries }
     }
 
     /// From now on these limits hold.
@@ -131,6 +137,22 @@ impl Meter {
         Ok(Link { reader, writer, handle })
     }
 
+    /// Counts entries that the client has had made, by how many there are by now.
+    pub fn entries(&self, announced: u64) {
+        let before = self.entries.fetch_max(announced, Ordering::Relaxed);
+        let bytes = announced.saturating_sub(before).saturating_mul(ENTRY);
+        self.account.count(bytes, today());
+    }
+
+    /// Counts what a control channel carries: it is not held up, so that it can tell of the end, but
+    /// lanes wait for what it takes of the rate.
+    fn note(&self, bytes: usize) {
+        self.account.count(bytes as u64, today());
+        if let Some(pace) = self.pace() {
+            pace.spend(bytes);
+        }
+    }
+
     fn count(&self, bytes: usize) -> io::Result<()> {
         let day = today();
         self.account.count(bytes as u64, day);
@@ -148,7 +170,7 @@ enum Half {
 struct Metered {
     inner: Half,
     meter: Arc<Meter>,
-    /// What a control channel carries does not count.
+    /// What a control channel carries counts and is not held back.
     lane: bool,
     /// For how long the rate has held the link back, µs.
     held: Arc<AtomicU64>,
@@ -206,6 +228,8 @@ impl Read for Metered {
         }
         if self.lane {
             meter.count(count)?;
+        } else {
+            meter.note(count);
         }
         self.held(held);
         Ok(count)
@@ -217,7 +241,9 @@ impl Write for Metered {
         let Half::Writer(writer) = &mut self.inner else { return Err(wrong_half()) };
         let meter = &self.meter;
         if !self.lane {
-            return writer.write(buf);
+            let count = writer.write(buf)?;
+            meter.note(count);
+            return Ok(count);
         }
         let (count, held) = match meter.pace() {
             // All of it, in steps.
@@ -297,6 +323,21 @@ mod tests {
         assert_eq!(control.reader.read(&mut buf).expect("bytes"), 60);
         // Another session of the client finds the same.
         assert!(Meter::new(account, limits).check().is_err());
+    }
+
+    #[test]
+    fn names_links_and_attributes_count_as_data_does() {
+        let limits = Limits { bytes: Some(100_000), ..Limits::default() };
+        let meter = Arc::new(Meter::new(Arc::default(), limits));
+        let control = Purpose::Control { received: 0 };
+        let mut control = meter.take(link(99_000), control, 9).expect("room");
+        std::io::copy(&mut control.reader, &mut std::io::sink()).expect("bytes");
+        assert!(meter.check().is_ok());
+        meter.entries(3);
+        meter.entries(3);
+        assert!(meter.check().is_ok(), "each once");
+        meter.entries(4);
+        assert!(meter.check().is_err());
     }
 
     #[test]

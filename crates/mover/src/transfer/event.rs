@@ -66,6 +66,8 @@ pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Send + Sync);
 /// How far a side is, counted since its beginning. Files that were there count as done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
+    /// Entries that the source has announced; at the sink only.
+    pub entries: u64,
     /// Regular files done.
     pub files: u64,
     /// Bytes of files done, holes and what was there included.

@@ -286,11 +286,14 @@ pub struct Extra {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
+/// Names and values.
+type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Reads no more than [`MAX_XATTR_COUNT`] of them: each takes thirty times of memory what it takes of a message.
-fn few<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Vec<u8>, Vec<u8>)>, D::Error> {
+fn few<'de, D: Deserializer<'de>>(from: D) -> Result<Xattrs, D::Error> {
     struct Few;
     impl<'de> Visitor<'de> for Few {
-        type Value = Vec<(Vec<u8>, Vec<u8>)>;
+        type Value = Xattrs;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "at most {MAX_XATTR_COUNT} extended attributes")

@@ -46,6 +46,11 @@ impl Pace {
         start.saturating_duration_since(now)
     }
 
+    /// Takes `bytes` that nobody waits for: what is moved next does.
+    pub fn spend(&self, bytes: usize) {
+        self.take(bytes, Instant::now());
+    }
+
     /// Gives back what was asked for and is not moved: others need not wait for it.
     fn give_back(&self, bytes: usize) {
         let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);

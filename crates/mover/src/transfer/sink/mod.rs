@@ -385,6 +385,7 @@ impl<'a> Sink<'a> {
     pub fn progress(&self) -> Progress {
         let current = lock(&self.current).clone();
         Progress {
+            entries: self.announced.load(Ordering::Relaxed),
             files: self.counts.files.load(Ordering::Relaxed),
             bytes: self.counts.bytes.load(Ordering::Relaxed),
             moved: self.counts.moved.load(Ordering::Relaxed),

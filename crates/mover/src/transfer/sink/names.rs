@@ -144,7 +144,8 @@ mod tests {
         assert!(has(b"A") && has(b"a") && !has(b"b"));
         naming.forget(names);
         let mut names = Names::default();
-        let mut take = |name: &str| naming.insert(&mut names, name.as_bytes(), || true, &Account::default());
+        let mut take =
+            |name: &str| naming.insert(&mut names, name.as_bytes(), || true, &Account::default());
         assert_eq!((take("É"), take("é"), take("É")), (Taken::New, Taken::Folded, Taken::Again));
         assert!(naming.contains(&names, "é".as_bytes(), || true));
         assert_eq!(naming.remembered.load(Ordering::Relaxed), 1);
@@ -154,7 +155,6 @@ mod tests {
 
     #[test]
     fn too_many_names_are_not_remembered() {
-        let memory = Account::default();
         let naming = Naming::default();
         naming.remembered.store(LIMIT, Ordering::Relaxed);
         let mut names = Names::default();
