@@ -357,15 +357,15 @@ impl Endpoint {
         segment: usize,
         retain: bool,
     ) {
-        let Some(socket) = self.sockets.get_mut(&id) else {
-            self.handle_late(
-                now,
-                from,
-                id,
-                &bytes[range.start..range.end.min(range.start + segment)],
-            );
-            return;
-        };
+        if !self.sockets.contains_key(&id) {
+            let datagram = &bytes[range.start..range.end.min(range.start + segment)];
+            match self.keep_promise(now, from, id, datagram) {
+                Some(true) => {}
+                Some(false) => return,
+                None => return self.handle_late(now, from, id, datagram),
+            }
+        }
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
         match &mut socket.entry {
             Entry::Open(connection) => {
                 if connection.peer() != from {
@@ -481,6 +481,7 @@ impl Endpoint {
             self.spent.pop_front();
             self.clients.remove(&client);
         }
+        self.forget_promises(now);
     }
 
     /// After anything that may have changed a connection: it gets a turn to send, which ends with
@@ -620,7 +621,10 @@ impl Endpoint {
     fn new_id(&mut self) -> u32 {
         loop {
             let id = self.secrets.next_u31();
-            if id != 0 && !self.sockets.contains_key(&id) && !self.remembered.contains_key(&id) {
+            let in_use = self.sockets.contains_key(&id)
+                || self.remembered.contains_key(&id)
+                || self.is_promised(id);
+            if id != 0 && !in_use {
                 return id;
             }
         }

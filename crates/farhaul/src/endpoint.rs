@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use farhaul_base::newcomers::Tally;
 use farhaul_engine::{Config, ConnectionId, EndpointCounters};
 use farhaul_udp::{BufferSizes, canonical};
 
@@ -138,9 +139,18 @@ impl Endpoint {
             .endpoint
             .listen(config, backlog)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        if let Some(most) = options.defer_accept {
+            state.endpoint.defer_accept(most);
+        }
         state.listening = true;
         drop(state);
         Ok(Listener { endpoint: self.clone(), closed: AtomicBool::new(false) })
+    }
+
+    /// Has the port's thread panic: a seam for tests of what becomes of a service whose port has failed.
+    #[doc(hidden)]
+    pub fn fail_driver(&self) {
+        self.port.fail_driver();
     }
 
     fn config(&self, options: &Options) -> Config {
@@ -204,6 +214,12 @@ impl Listener {
             }
             state = acceptable.wait(state, None)?;
         }
+    }
+
+    /// With [`Options::defer_accept`]: the connections that came to nothing before their first data, since
+    /// this was last asked.
+    pub fn take_silent(&self) -> Tally {
+        self.endpoint.port.lock().endpoint.take_silent()
     }
 
     /// Takes no more connections; threads that wait in [`Listener::accept`] return. Connections that

@@ -41,6 +41,7 @@ mod waiting;
 pub use bytes::Bytes;
 pub use connection::{Connection, MessageOptions};
 pub use endpoint::{Endpoint, Listener};
+pub use farhaul_base::newcomers;
 pub use farhaul_control::{Spec as Law, laws};
 pub use farhaul_engine::{
     CloseReason, ConnectError, Counters, EndpointCounters, Mode, ReorderTolerance, Snapshot, Span,

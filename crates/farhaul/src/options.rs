@@ -27,6 +27,7 @@ pub struct Options {
     pub(crate) udp: farhaul_udp::Options,
     pub(crate) bind: Option<SocketAddr>,
     pub(crate) backlog: Option<usize>,
+    pub(crate) defer_accept: Option<usize>,
 }
 
 impl Options {
@@ -142,6 +143,15 @@ impl Options {
     /// Connections that may wait to be accepted, 1 and up; default 128.
     pub fn backlog(mut self, connections: usize) -> Self {
         self.backlog = Some(connections);
+        self
+    }
+
+    /// Of a listener: a connection comes to be, and can be accepted, only with its first data. Until then
+    /// it costs some hundred bytes and no thread sees it; at most so many are kept, for 10 s each, and when
+    /// there are more, one of the source that has the most goes (a source: an IPv4 address, or an IPv6 network
+    /// of 64 bits). Clients that do not speak first wait in vain. Default off.
+    pub fn defer_accept(mut self, connections: usize) -> Self {
+        self.defer_accept = Some(connections);
         self
     }
 

@@ -55,6 +55,8 @@ pub struct Port {
     shared_until: AtomicU64,
     /// The network's last word on a packet to be sent, and to whom, for error messages.
     send_error: Mutex<Option<(SocketAddr, io::Error)>>,
+    /// For tests: the driver's next turn is its last.
+    fails: AtomicBool,
 }
 
 /// What is being sent.
@@ -240,6 +242,7 @@ impl Port {
             attended_at: AtomicU64::new(0),
             shared_until: AtomicU64::new(0),
             send_error: Mutex::new(None),
+            fails: AtomicBool::new(false),
         });
         let driven = Driver(Arc::clone(&port));
         std::thread::Builder::new().name("farhaul".into()).spawn(move || driven.0.drive())?;
@@ -365,11 +368,18 @@ impl Port {
         *done >= count
     }
 
+    /// Has the driver thread panic, to test what becomes of those that depend on it.
+    pub fn fail_driver(&self) {
+        self.fails.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
     /// The driver thread.
     fn drive(&self) {
         farhaul_udp::precise_sleep();
         let mut calls = 0;
         loop {
+            assert!(!self.fails.load(Ordering::Relaxed), "a failure that a test has asked for");
             if self.is_attended() {
                 if self.sleep(Sleep::Attended) {
                     return;

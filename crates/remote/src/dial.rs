@@ -171,7 +171,7 @@ impl Dialer {
         let mut found = lock(&self.memory.found);
         match &raced {
             Ok((_, attempt)) => {
-                let attempt = Attempt { after: Duration::ZERO, ..*attempt };
+                let attempt = Attempt { after: Duration::ZERO, redials: 0, ..*attempt };
                 found.insert((transport, local), attempt);
             }
             Err(error) if error.failure == DialFailure::Interrupted => {}
@@ -211,6 +211,7 @@ impl Dialer {
                     local,
                     peer: *peer,
                     after: delay + STAGGER * n,
+                    redials: 0,
                 }));
             }
         }

@@ -1,7 +1,9 @@
 //! Listening: newcomers are let in, over UDT and TCP, once they have shown who they are.
 
+mod gate;
+mod lobby;
+
 use core::fmt;
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
@@ -12,11 +14,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use farhaul::newcomers::{Source, Tally};
 use farhaul::{Endpoint, Listener, Options};
 use farhaul_secure::{PublicKey, Role};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use self::gate::{Entered, Gate};
+use self::lobby::Lobby;
 use crate::link::Link;
 use crate::lock;
 use crate::secured::{LinkError, Terms, secure};
@@ -24,10 +29,13 @@ use crate::wire::Raw;
 
 /// How long a newcomer may take to show who it is.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// Newcomers at once. One more ends the oldest: who holds places must hurry to keep others out.
-const MAX_NEWCOMERS: usize = 64;
-/// TCP connections that the system keeps until they are accepted.
-const BACKLOG: i32 = 128;
+/// Connections over UDT that have not said a word; some hundred bytes each.
+const SILENT_UDP: usize = 4096;
+/// TCP connections that the system keeps until they are accepted; it takes its own limit where that is
+/// less.
+const BACKLOG: i32 = 4096;
+/// TCP connections that are accepted before those that wait are looked at again.
+const ACCEPTS: usize = 256;
 /// Ports that are tried where the system chooses, until both UDP and TCP have one.
 const PORT_TRIES: usize = 16;
 /// A pause when the system has no more descriptors.
@@ -85,16 +93,11 @@ struct Shared {
     plain_if_asked: Arc<AtomicBool>,
     silence: Duration,
     closed: AtomicBool,
-    newcomers: Mutex<Newcomers>,
+    /// A thread that accepts has ended, and nobody has closed it.
+    failed: AtomicBool,
+    gate: Mutex<Gate<Raw>>,
     deliver: Box<dyn Fn(Link) + Send + Sync>,
     stranger: Box<dyn Fn(PublicKey, Option<SocketAddr>) + Send + Sync>,
-}
-
-/// Those that have not shown yet who they are, the oldest first.
-#[derive(Default)]
-struct Newcomers {
-    next: u64,
-    raws: VecDeque<(u64, Raw)>,
 }
 
 impl Listening {
@@ -128,7 +131,8 @@ impl Listening {
             plain_if_asked: Arc::clone(&config.plain_if_asked),
             silence: config.silence,
             closed: AtomicBool::new(false),
-            newcomers: Mutex::default(),
+            failed: AtomicBool::new(false),
+            gate: Mutex::new(Gate::new(Instant::now(), seed()?)),
             deliver: Box::new(deliver),
             stranger: Box::new(stranger),
         });
@@ -144,7 +148,8 @@ impl Listening {
                 .options
                 .clone()
                 .peer_timeout(config.silence)
-                .stranger_memory(crate::STRANGER_MEMORY);
+                .stranger_memory(crate::STRANGER_MEMORY)
+                .defer_accept(SILENT_UDP);
             let listener = Arc::new(endpoint.listen(&options)?);
             listening.udp.push(Arc::clone(&listener));
             let shared = Arc::clone(&listening.shared);
@@ -155,12 +160,18 @@ impl Listening {
             listening.tcp.push(listener.local_addr()?);
             listening.wake.push(wake);
             let shared = Arc::clone(&listening.shared);
-            listening.spawn(move || accept_tcp(&listener, &woken, &shared))?;
+            let lobby = Lobby::new(seed()?);
+            listening.spawn(move || accept_tcp(&listener, &woken, lobby, &shared))?;
         }
         Ok(listening)
     }
 
     fn spawn(&self, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let accepting = Accepting(Arc::clone(&self.shared));
+        let run = move || {
+            let _accepting = accepting;
+            run();
+        };
         let thread = thread::Builder::new().name("farhaul-accept".into()).spawn(run)?;
         lock(&self.threads).push(thread);
         Ok(())
@@ -214,7 +225,7 @@ impl Listening {
     /// Lets nobody in any more, ends those that have not shown yet who they are, and waits until no
     /// thread accepts.
     pub fn close(&self) {
-        self.shared.closed.store(true, Ordering::Relaxed);
+        self.shared.closed.store(true, Ordering::Release);
         self.udp.iter().for_each(|listener| listener.close());
         for mut wake in &self.wake {
             // One byte always has room.
@@ -225,9 +236,38 @@ impl Listening {
             // A panic of it has been reported already.
             let _ = thread.join();
         }
-        let newcomers: Vec<_> = lock(&self.shared.newcomers).raws.drain(..).collect();
-        newcomers.iter().for_each(|(_, raw)| raw.abort());
+        let newcomers: Vec<_> = lock(&self.shared.gate).newcomers().cloned().collect();
+        newcomers.iter().for_each(Raw::abort);
     }
+
+    /// Whether it accepts wherever it was bound. If not, a thread of it has failed, which is a bug: it will
+    /// not accept there any more.
+    pub fn is_alive(&self) -> bool {
+        !self.shared.failed.load(Ordering::Acquire)
+    }
+
+    /// The newcomers since this was last asked that have not shown who they are: silent, broken off, too
+    /// many of their source, or not trusted.
+    pub fn take_unfinished(&self) -> Tally {
+        let mut tally = lock(&self.shared.gate).take_tally();
+        self.udp.iter().for_each(|listener| tally.merge(&listener.take_silent()));
+        tally
+    }
+}
+
+/// The share of a thread that accepts: its end is noticed, whatever it comes from.
+struct Accepting(Arc<Shared>);
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        if !self.0.closed.load(Ordering::Acquire) {
+            self.0.failed.store(true, Ordering::Release);
+        }
+    }
+}
+
+fn seed() -> io::Result<u64> {
+    getrandom::u64().map_err(io::Error::other)
 }
 
 impl Drop for Listening {
@@ -251,27 +291,67 @@ fn accept_udp(listener: &Listener, shared: &Arc<Shared>) {
     }
 }
 
-fn accept_tcp(listener: &TcpListener, mut woken: &UnixStream, shared: &Arc<Shared>) {
+fn accept_tcp(
+    listener: &TcpListener,
+    mut woken: &UnixStream,
+    mut lobby: Lobby,
+    shared: &Arc<Shared>,
+) {
     while !shared.closed.load(Ordering::Relaxed) {
-        let mut fds =
-            [listener.as_fd(), woken.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        // Interrupted: it looks again.
-        let _ = poll(&mut fds, PollTimeout::NONE);
-        if fds[1].any() == Some(true) {
+        let (numbers, heard, stop) = wait(listener, woken, &lobby);
+        if stop {
             let _ = woken.read(&mut [0]);
             return;
         }
-        match listener.accept() {
-            Ok((stream, _)) => {
-                if let Ok(raw) = greeted(stream, shared.silence) {
-                    greet(raw, shared);
+        let now = Instant::now();
+        let numbers: Vec<u64> =
+            numbers.into_iter().zip(heard).filter_map(|(n, heard)| heard.then_some(n)).collect();
+        let looked = lobby.look(&numbers);
+        for stream in looked.speaking {
+            if let Ok(raw) = greeted(stream, shared.silence) {
+                greet(raw, shared);
+            }
+        }
+        let mut gone = looked.gone;
+        gone.extend(lobby.expire(now));
+        for _ in 0..ACCEPTS {
+            match listener.accept() {
+                Ok((stream, peer)) => {
+                    // One that blocks would hold up all others.
+                    if stream.set_nonblocking(true).is_ok() {
+                        gone.extend(lobby.enter(Source::of(peer), stream, now));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // Gone again.
+                Err(error) if is_passing(&error) => {}
+                Err(_) => {
+                    thread::sleep(EXHAUSTED_PAUSE);
+                    break;
                 }
             }
-            // Nobody there after all, or gone again.
-            Err(error) if is_passing(&error) => {}
-            Err(_) => thread::sleep(EXHAUSTED_PAUSE),
+        }
+        if !gone.is_empty() {
+            let mut gate = lock(&shared.gate);
+            gone.into_iter().for_each(|source| gate.count(source, 1));
         }
     }
+}
+
+/// Waits for a connection, or a word of those that wait, or the end of their time: their numbers, whether
+/// something was heard of each, and whether it is to stop.
+fn wait(listener: &TcpListener, woken: &UnixStream, lobby: &Lobby) -> (Vec<u64>, Vec<bool>, bool) {
+    let (numbers, waiting): (Vec<_>, Vec<_>) = lobby.waiting().unzip();
+    let own = [listener.as_fd(), woken.as_fd()];
+    let fds = own.into_iter().chain(waiting).map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let mut fds: Vec<_> = fds.collect();
+    let time = lobby.next(Instant::now()).map(|time| time + Duration::from_millis(1));
+    let time = time.and_then(|time| PollTimeout::try_from(time).ok());
+    // Interrupted: it looks again.
+    let _ = poll(&mut fds, time.unwrap_or(PollTimeout::NONE));
+    let heard = |fd: &PollFd<'_>| fd.any() == Some(true);
+    let stop = heard(&fds[1]);
+    (numbers, fds[2..].iter().map(heard).collect(), stop)
 }
 
 fn is_passing(error: &io::Error) -> bool {
@@ -288,44 +368,31 @@ fn greeted(stream: TcpStream, silence: Duration) -> io::Result<Raw> {
 
 /// Has a newcomer show who it is, on a thread of its own.
 fn greet(raw: Raw, shared: &Arc<Shared>) {
-    let number = {
-        let mut newcomers = lock(&shared.newcomers);
-        if newcomers.raws.len() >= MAX_NEWCOMERS
-            && let Some((_, oldest)) = newcomers.raws.pop_front()
-        {
-            oldest.abort();
+    let Some(peer) = raw.peer() else { return };
+    let entered = lock(&shared.gate).enter(peer, raw.clone(), Instant::now());
+    let place = match entered {
+        Entered::In(place, gone) => {
+            gone.iter().for_each(Raw::abort);
+            place
         }
-        let number = newcomers.next;
-        newcomers.next += 1;
-        newcomers.raws.push_back((number, raw.clone()));
-        number
+        Entered::Shed(raw) => return raw.abort(),
     };
     let of_thread = Arc::clone(shared);
     let spawned = thread::Builder::new().name("farhaul-greet".into()).spawn(move || {
         let shared = of_thread;
         let deadline = Instant::now() + HANDSHAKE_TIME;
         let yields = shared.plain_if_asked.load(Ordering::Relaxed);
-        let peer = raw.peer();
         let secured = secure(raw, Role::Server, &shared.terms, yields, deadline);
-        let in_time = shared.forget(number);
+        let in_time = lock(&shared.gate).leave(place, secured.is_ok(), Instant::now());
         match secured {
             Ok(link) if in_time => (shared.deliver)(link),
-            Err(LinkError::Stranger(key)) => (shared.stranger)(key, peer),
+            Err(LinkError::Stranger(key)) => (shared.stranger)(key, Some(peer)),
             _ => {}
         }
     });
     if spawned.is_err() {
         // No thread, no newcomer.
-        shared.forget(number);
-    }
-}
-
-impl Shared {
-    /// A newcomer is none any more; false if it was ended meanwhile.
-    fn forget(&self, number: u64) -> bool {
-        let mut newcomers = lock(&self.newcomers);
-        let place = newcomers.raws.iter().position(|(other, _)| *other == number);
-        place.is_some_and(|place| newcomers.raws.remove(place).is_some())
+        lock(&shared.gate).leave(place, false, Instant::now());
     }
 }
 

@@ -92,6 +92,19 @@ impl LinkError {
     pub(crate) fn is_stranger(&self) -> bool {
         matches!(self, LinkError::Stranger(_) | LinkError::Secret)
     }
+
+    /// Whether the connection was there, and was closed before the peer showed who it is: it has too many
+    /// newcomers, or ends.
+    pub fn is_unfinished(&self) -> bool {
+        let LinkError::Broken(error) = self else { return false };
+        matches!(
+            error.kind(),
+            ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::BrokenPipe
+                | ErrorKind::UnexpectedEof
+        )
+    }
 }
 
 impl From<HandshakeError> for LinkError {

@@ -497,7 +497,7 @@ fn strangers_disturb_nobody() {
 }
 
 #[test]
-fn newcomers_that_say_nothing_are_bounded_and_keep_nobody_out() {
+fn newcomers_that_say_nothing_keep_nobody_out_and_end_with_the_listener() {
     let (near, far) = two(false);
     let (listening, links) = listen(far);
     let port = listening.tcp_port().unwrap();
@@ -506,19 +506,55 @@ fn newcomers_that_say_nothing_are_bounded_and_keep_nobody_out() {
     let dialer = Dialer::new(DialConfig { transport: Transport::Tcp, ..here(&listening, near) });
     dial(&dialer).unwrap();
     links.recv_timeout(TIME).unwrap();
-    // 64 may wait, and the dialer took one place more.
-    for mut stream in silent.iter().take(100 - 64 + 1) {
+    // They have time left.
+    let last = silent.last().unwrap();
+    last.set_nonblocking(true).unwrap();
+    assert_eq!((&mut &*last).read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    last.set_nonblocking(false).unwrap();
+    // Closing does not wait for any of them.
+    listening.close();
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    for mut stream in silent {
         stream.set_read_timeout(Some(TIME)).unwrap();
         let end = stream.read(&mut [0; 1]);
         assert!(!end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
     }
-    // The last one waits still.
-    let last = silent.last().unwrap();
-    last.set_nonblocking(true).unwrap();
-    assert_eq!((&mut &*last).read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::WouldBlock);
-    // Closing does not wait for any of them.
-    listening.close();
-    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+}
+
+/// A flooded peer closes connections before it has shown who it is: the dialer tries again.
+#[test]
+fn a_dialer_that_is_closed_too_early_dials_again() {
+    for closed in [3, u32::MAX] {
+        let (near, far) = two(false);
+        let (listening, links) = listen(far);
+        let to = (std::net::Ipv4Addr::LOCALHOST, listening.tcp_port().unwrap());
+        let front = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = front.local_addr().unwrap();
+        thread::spawn(move || {
+            for nth in 0.. {
+                let (mut near, _) = front.accept().unwrap();
+                if nth < closed {
+                    // Its first words have come.
+                    near.read_exact(&mut [0]).unwrap();
+                    continue;
+                }
+                let mut far = TcpStream::connect(to).unwrap();
+                let (mut back, mut to_near) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+                thread::spawn(move || std::io::copy(&mut back, &mut to_near));
+                thread::spawn(move || std::io::copy(&mut near, &mut far));
+            }
+        });
+        let dialer = Dialer::new(DialConfig::new(Vec::new(), vec![at], near));
+        if closed == 3 {
+            let _near = dial(&dialer).unwrap();
+            links.recv_timeout(TIME).unwrap();
+        } else {
+            // Not for ever.
+            let begun = Instant::now();
+            assert_eq!(dial(&dialer).unwrap_err().failure, DialFailure::Unfinished);
+            assert!(begun.elapsed() < TIME / 2);
+        }
+    }
 }
 
 #[test]

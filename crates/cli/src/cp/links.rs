@@ -105,9 +105,10 @@ impl Dial for Dialing {
                 | DialFailure::Name(_)
                 | DialFailure::NoCandidate => (NoLink::Refused, io::ErrorKind::PermissionDenied),
                 DialFailure::Interrupted => (NoLink::Unreached, io::ErrorKind::Interrupted),
-                DialFailure::NoAnswer | DialFailure::Refused | DialFailure::Local => {
-                    (NoLink::Unreached, io::ErrorKind::TimedOut)
-                }
+                DialFailure::NoAnswer
+                | DialFailure::Unfinished
+                | DialFailure::Refused
+                | DialFailure::Local => (NoLink::Unreached, io::ErrorKind::TimedOut),
             };
             what(io::Error::new(kind, error))
         })

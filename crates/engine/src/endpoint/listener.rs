@@ -1,11 +1,15 @@
 //! Listening, and all that comes from those without a connection.
 
+mod promises;
+
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 use farhaul_base::Time;
+use farhaul_base::newcomers::Tally;
 use farhaul_wire::{Control, Handshake, Packet, Request};
 
+use self::promises::{Promise, Promises};
 use super::{Client, ConnectionId, Endpoint, Entry, Socket};
 use crate::config::{Config, ConfigError};
 use crate::connection::Connection;
@@ -20,6 +24,8 @@ pub struct Listener {
     pub(super) config: Config,
     pub(super) backlog: usize,
     pub(super) waiting: VecDeque<ConnectionId>,
+    /// Connections that wait for their first data, if they are to.
+    promises: Option<Promises>,
 }
 
 impl Endpoint {
@@ -32,13 +38,33 @@ impl Endpoint {
     pub fn listen(&mut self, config: Config, backlog: usize) -> Result<(), ConfigError> {
         config.validate()?;
         let waiting = self.listener.take().map(|l| l.waiting).unwrap_or_default();
-        self.listener = Some(Listener { config, backlog: backlog.max(1), waiting });
+        let backlog = backlog.max(1);
+        self.listener = Some(Listener { config, backlog, waiting, promises: None });
         Ok(())
+    }
+
+    /// From now on a connection comes to be only with its first data: until then it is a note of some
+    /// hundred bytes. At most `most` such notes are kept, for 10 s each; when there are more, those of the
+    /// source that has the most go. For protocols in which the client speaks first.
+    pub fn defer_accept(&mut self, most: usize) {
+        let seed = self.secrets.next_u64();
+        if let Some(listener) = &mut self.listener {
+            listener.promises = Some(Promises::new(most, seed));
+        }
+    }
+
+    /// The connections that came to nothing before their first data, since this was last asked.
+    pub fn take_silent(&mut self) -> Tally {
+        let promises = self.listener.as_mut().and_then(|listener| listener.promises.as_mut());
+        promises.map(Promises::take_given_up).unwrap_or_default()
     }
 
     /// Takes no more connections; those not accepted are closed.
     pub fn stop_listening(&mut self, now: Time) {
         if let Some(listener) = self.listener.take() {
+            for client in listener.promises.iter().flat_map(Promises::clients) {
+                self.clients.remove(&client);
+            }
             for id in listener.waiting {
                 self.release(now, id, true);
             }
@@ -104,6 +130,15 @@ impl Endpoint {
         // listens.
         let client = Client { addr: from, id: request.socket_id, isn: request.isn.value() };
         if let Some(&id) = self.clients.get(&client) {
+            if let Some(listener) = &self.listener
+                && let Some(promise) = listener.promises.as_ref().and_then(|all| all.get(id))
+            {
+                let own = own_fields(id, from, promise.agreement.isn, &listener.config);
+                let mss = promise.agreement.wire_mss;
+                let answer = Handshake { mss, cookie: request.cookie, ..own };
+                self.reply(from, request.socket_id, &answer);
+                return;
+            }
             // It may be over, and this an old copy of the request.
             if let Some(known) = self.connection(ConnectionId(id)).filter(|c| !c.is_over()) {
                 let own = own_fields(id, from, known.agreement().isn, known.config());
@@ -122,7 +157,7 @@ impl Endpoint {
         let agreement = Agreement::new(mss, request.isn, request).filter(|_| {
             request.version == Handshake::VERSION
                 && request.socket_type == socket_type(config.mode)
-                && listener.waiting.len() < listener.backlog
+                && (listener.promises.is_some() || listener.waiting.len() < listener.backlog)
         });
         let Some(agreement) = agreement else {
             // The reason shows in the fields that differ from the request's; a stock client looks
@@ -142,6 +177,14 @@ impl Endpoint {
         // The client checks that the answer repeats its sequence number, and both directions use it.
         let own = own_fields(id, from, request.isn, &config);
         let answer = Handshake { mss: agreement.wire_mss, cookie: request.cookie, ..own };
+        if let Some(promises) = self.listener.as_mut().and_then(|l| l.promises.as_mut()) {
+            if let Some(gone) = promises.add(now, id, Promise { client, agreement }) {
+                self.clients.remove(&gone);
+            }
+            self.clients.insert(client, id);
+            self.reply(from, request.socket_id, &answer);
+            return;
+        }
         let seed = self.secrets.next_u64();
         let law = self.groups.build(&config.law, from.ip(), seed);
         let connection = Connection::new(now, id, from, agreement, config, law);
@@ -152,6 +195,64 @@ impl Endpoint {
         self.insert(id, Entry::Open(Box::new(connection)), Some(client));
         self.reply(from, request.socket_id, &answer);
         self.update_schedule(id);
+    }
+
+    /// A packet to a connection that waits for its first data. True if it has come to be.
+    pub(super) fn keep_promise(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        id: u32,
+        datagram: &[u8],
+    ) -> Option<bool> {
+        let listener = self.listener.as_mut()?;
+        let promises = listener.promises.as_mut()?;
+        let promise = promises.get(id)?;
+        if promise.client.addr != from {
+            self.counters.wrong_address += 1;
+            return Some(false);
+        }
+        match Packet::parse(datagram) {
+            // The client sends it again when there is room.
+            Ok(Packet::Data(..)) if listener.waiting.len() >= listener.backlog => Some(false),
+            Ok(Packet::Data(..)) => {
+                let Promise { client, agreement } = promises.take(id)?;
+                let config = listener.config.clone();
+                listener.waiting.push_back(ConnectionId(id));
+                let seed = self.secrets.next_u64();
+                let law = self.groups.build(&config.law, from.ip(), seed);
+                let connection = Connection::new(now, id, from, agreement, config, law);
+                self.insert(id, Entry::Open(Box::new(connection)), Some(client));
+                Some(true)
+            }
+            Ok(Packet::Control(control)) => {
+                if matches!(control.body, Control::Shutdown { .. })
+                    && let Some(gone) = promises.give_up(id)
+                {
+                    self.clients.remove(&gone);
+                }
+                Some(false)
+            }
+            Err(_) => {
+                self.counters.malformed += 1;
+                Some(false)
+            }
+        }
+    }
+
+    /// Connections that have waited for their first data for too long are forgotten.
+    pub(super) fn forget_promises(&mut self, now: Time) {
+        let promises = self.listener.as_mut().and_then(|listener| listener.promises.as_mut());
+        let Some(promises) = promises else { return };
+        while let Some(gone) = promises.expire(now) {
+            self.clients.remove(&gone);
+        }
+    }
+
+    /// Whether a connection with this ID waits for its first data.
+    pub(super) fn is_promised(&self, id: u32) -> bool {
+        let promises = self.listener.as_ref().and_then(|listener| listener.promises.as_ref());
+        promises.is_some_and(|promises| promises.get(id).is_some())
     }
 
     /// A packet to a connection that is over or never was: the peer of one that is over may have

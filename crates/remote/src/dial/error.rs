@@ -13,6 +13,9 @@ pub enum DialFailure {
     NoAnswer,
     /// Somebody answered, and nobody listens there or wants this side's connection.
     Refused,
+    /// Connections were closed, again and again, before the peer showed who it is: it has too many
+    /// newcomers, or ends.
+    Unfinished,
     /// What answered has not shown that it is the peer. It may be a stranger at one of the addresses,
     /// or somebody on the path: the peer itself may still be there.
     NotAuthenticated,
@@ -74,6 +77,7 @@ impl DialError {
             DialFailure::Plain,
             DialFailure::Denied,
             DialFailure::NotAuthenticated,
+            DialFailure::Unfinished,
             DialFailure::Refused,
             DialFailure::NoAnswer,
         ];
@@ -88,6 +92,7 @@ impl DialError {
 fn failure(error: &LinkError) -> DialFailure {
     match error {
         LinkError::Plain { .. } => DialFailure::Plain,
+        error if error.is_unfinished() => DialFailure::Unfinished,
         LinkError::Connect(error) | LinkError::Broken(error) => match error.kind() {
             io::ErrorKind::ConnectionRefused
             | io::ErrorKind::ConnectionReset
@@ -127,6 +132,10 @@ impl fmt::Display for DialError {
                 "nobody answers: a firewall may be in the way, or the other side has ended",
             )?,
             DialFailure::Refused => f.write_str("the other side was not reached")?,
+            DialFailure::Unfinished => f.write_str(
+                "the other side closes connections before it shows who it is: \
+                 it may be flooded, or end; try again later",
+            )?,
             DialFailure::NotAuthenticated => {
                 f.write_str("what answers has not shown that it is the other side")?
             }

@@ -21,6 +21,12 @@ use crate::wire::Raw;
 
 /// How often a race looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
+/// A peer that is flooded closes connections before it has shown who it is. Such an attempt is made again,
+/// for so long since the race has begun.
+const REDIAL_TIME: Duration = Duration::from_secs(6);
+/// After a pause of this, doubled each time up to the second one, half of it by chance: many that were
+/// closed at once must not come back at once.
+const REDIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(800));
 
 /// One way to reach the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub(crate) struct Attempt {
     pub peer: SocketAddr,
     /// When it begins.
     pub after: Duration,
+    /// How often it was made before, in vain.
+    pub redials: u32,
 }
 
 impl Attempt {
@@ -55,6 +63,8 @@ pub(crate) struct Race<'a> {
     /// Those that have not begun, the last first.
     waiting: Vec<Attempt>,
     running: Vec<Attempt>,
+    /// Those that are made again, when, and why.
+    again: Vec<(Instant, Attempt, LinkError)>,
     failed: Vec<(Attempt, LinkError)>,
     /// A TCP link, while UDP has time left.
     second_best: Option<(Link, Attempt)>,
@@ -109,6 +119,7 @@ impl<'a> Race<'a> {
             deadline,
             waiting: attempts,
             running: Vec::new(),
+            again: Vec::new(),
             failed: Vec::new(),
             second_best: None,
             entered: Arc::default(),
@@ -138,10 +149,13 @@ impl<'a> Race<'a> {
                 return Ok(found);
             }
             self.begin_those_due(now);
-            if over || self.running.is_empty() && self.waiting.is_empty() {
+            self.redial_those_due(now);
+            let none = self.running.is_empty() && self.waiting.is_empty() && self.again.is_empty();
+            if over || none {
                 return Err(self.failure());
             }
             let next = self.waiting.last().map_or(self.deadline, |next| self.begun + next.after);
+            let next = self.again.iter().fold(next, |next, (at, ..)| next.min(*at));
             let pause = next.min(self.deadline).saturating_duration_since(now).min(LOOK);
             match self.outcomes.recv_timeout(pause) {
                 Ok((attempt, outcome)) => {
@@ -155,7 +169,7 @@ impl<'a> Race<'a> {
                             self.second_best = Some((link, attempt));
                         }
                         Ok(link) => link.handle().abort(),
-                        Err(error) => self.failed.push((attempt, error)),
+                        Err(error) => self.lost(attempt, error),
                     }
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -164,7 +178,38 @@ impl<'a> Race<'a> {
     }
 
     fn udp_may_come(&self) -> bool {
-        self.running.iter().chain(&self.waiting).any(|attempt| attempt.kind == Kind::Udp)
+        let again = self.again.iter().map(|(_, attempt, _)| attempt);
+        let mut all = self.running.iter().chain(&self.waiting).chain(again);
+        all.any(|attempt| attempt.kind == Kind::Udp)
+    }
+
+    /// An attempt has come to nothing: perhaps it is made again.
+    fn lost(&mut self, attempt: Attempt, error: LinkError) {
+        let (first, most) = REDIAL_PAUSE;
+        let pause = (first * 2u32.saturating_pow(attempt.redials.min(8))).min(most);
+        // Without chance all come back at once, which is the worse of two evils.
+        let chance = getrandom::u32().unwrap_or(u32::MAX / 2);
+        let pause = pause.mul_f64(0.5 + f64::from(chance) / f64::from(u32::MAX));
+        let at = Instant::now() + pause;
+        if error.is_unfinished() && at < self.deadline.min(self.begun + REDIAL_TIME) {
+            let attempt = Attempt { redials: attempt.redials + 1, ..attempt };
+            self.again.push((at, attempt, error));
+        } else {
+            self.failed.push((attempt, error));
+        }
+    }
+
+    /// Makes those attempts again whose pause is over.
+    fn redial_those_due(&mut self, now: Instant) {
+        let (due, later) = self.again.drain(..).partition(|(at, ..)| *at <= now);
+        self.again = later;
+        let due: Vec<_> = due;
+        for (_, attempt, _) in due {
+            match self.begin(attempt) {
+                Ok(()) => self.running.push(attempt),
+                Err(error) => self.failed.push((attempt, LinkError::Connect(error))),
+            }
+        }
     }
 
     /// Begins what is due; the next one at once, where nobody is left to wait for.
@@ -213,6 +258,8 @@ impl<'a> Race<'a> {
     }
 
     fn failure(&mut self) -> DialError {
+        let again = self.again.drain(..);
+        self.failed.extend(again.map(|(_, attempt, error)| (attempt, error)));
         let waited = self.begun.elapsed();
         for attempt in self.running.drain(..) {
             let text = format!("no answer within {:.0} s", waited.as_secs_f64());
