@@ -29,12 +29,21 @@ enum Ready {
     Doctor(doctor::Patient),
 }
 
+/// What the user hears of an order with something in it that this version does not know.
+fn not_understood(hello: &Hello, error: &serde_json::Error) -> String {
+    let (own, other) = (env!("CARGO_PKG_VERSION"), hello.version.as_str());
+    format!(
+        "farhaul on this host is version {own} and does not know all that version {other} on the other \
+         side orders ({error}): install the same version on both hosts"
+    )
+}
+
 /// Runs the command.
 pub fn run(_: &AgentArgs) -> Result<()> {
     let (ready, controller) = serve_stdio(|hello: Hello| {
         hello.check().map_err(|text| Refusal { code: 3, text })?;
         let task = serde_json::from_value(hello.body.clone())
-            .map_err(|error| format!("this version does not know what to do: {error}"))?;
+            .map_err(|error| not_understood(&hello, &error))?;
         Ok::<_, Refusal>(match task {
             Task::Copy(order) => {
                 let (greeting, ready) = copying::prepare(&hello, *order)?;
@@ -54,5 +63,59 @@ pub fn run(_: &AgentArgs) -> Result<()> {
     match ready {
         Ready::Copy(ready) => copying::serve(*ready, controller),
         Ready::Doctor(patient) => doctor::serve(patient, &controller),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json, to_value};
+
+    use super::*;
+    use crate::cp::job::{Job, Kept, SourceJob, Terms};
+
+    fn task() -> Value {
+        let preserve = Kept {
+            mode: true,
+            times: true,
+            owner: false,
+            xattrs: false,
+            hard_links: false,
+            sparse: true,
+        };
+        let terms = Terms {
+            verify: true,
+            dry_run: false,
+            outage_ms: 1,
+            lanes: 1,
+            fixed_lanes: true,
+            cc: "haul".into(),
+            mss: 1500,
+            receive_memory: None,
+            send_memory: None,
+            rate: None,
+            preserve,
+            plain: false,
+        };
+        let job = Job::Source(SourceJob {
+            paths: Vec::new(),
+            stream: false,
+            rules: Vec::new(),
+            count: true,
+            one_file: false,
+        });
+        let order = Order { job, terms, ports: None, tell: false, peer: None };
+        to_value(Task::Copy(Box::new(order))).expect("JSON")
+    }
+
+    #[test]
+    fn what_a_newer_version_restricts_is_refused_not_passed_over() {
+        let parse = |task: Value| serde_json::from_value::<Task>(task);
+        assert!(parse(task()).is_ok());
+        for at in ["", "/job/source", "/terms", "/terms/preserve"] {
+            let mut newer = task();
+            newer.pointer_mut(at).expect("it is there")["less_than_before"] = json!(5);
+            let error = parse(newer).expect_err("it is not known");
+            assert!(error.to_string().contains("less_than_before"), "{at}: {error}");
+        }
     }
 }

@@ -224,7 +224,9 @@ impl Greeting {
     /// which this side would try by itself, then where the agent believes to be, each once.
     pub fn candidates(&self, known: &[IpAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
         if let Some(Advertised { udp, tcp }) = &self.advertised {
-            return (udp.clone(), tcp.clone());
+            // Nobody has a host dial thousands.
+            let few = |all: &[SocketAddr]| all.iter().take(MAX_ADDRESSES).copied().collect();
+            return (few(udp), few(tcp));
         }
         let mut addresses: Vec<IpAddr> = Vec::new();
         for address in known.iter().chain(&self.addresses) {
@@ -458,6 +460,12 @@ mod tests {
         let crowded = Greeting { udp_port: Some(7), addresses: many, ..Greeting::new(key) };
         let (udp, _) = crowded.candidates(&known);
         assert_eq!((udp.len(), udp[0].ip()), (MAX_ADDRESSES, known[0]));
+        let many: Vec<SocketAddr> = (0..1_000)
+            .map(|n: u32| (std::net::Ipv4Addr::from(0x0a00_0000 + n), 7).into())
+            .collect();
+        let advertised = Some(Advertised { udp: many.clone(), tcp: many.clone() });
+        let (udp, tcp) = Greeting { advertised, ..Greeting::default() }.candidates(&known);
+        assert_eq!((&udp[..], &tcp[..]), (&many[..MAX_ADDRESSES], &many[..MAX_ADDRESSES]));
         let advertised = Advertised { tcp: vec!["198.51.100.1:9".parse().unwrap()], udp: vec![] };
         let greeting = Greeting { advertised: Some(advertised.clone()), ..greeting };
         assert_eq!(greeting.candidates(&known), (advertised.udp, advertised.tcp));

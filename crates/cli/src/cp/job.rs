@@ -1,4 +1,5 @@
-//! What a side of a copy is to do, in a form that goes to the other host.
+//! What a side of a copy is to do, in a form that goes to the other host. What a side does not know of it
+//! is refused, never passed over: it may be what a newer version restricts.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -52,6 +53,7 @@ impl Bytes {
 
 /// What both sides of a copy are told alike.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Terms {
     /// Verify everything.
     pub verify: bool,
@@ -81,6 +83,7 @@ pub struct Terms {
 
 /// [`Preserve`], for the other host.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Kept {
     pub mode: bool,
     pub times: bool,
@@ -142,6 +145,7 @@ pub enum Job {
 
 /// What to read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SourceJob {
     /// The sources.
     pub paths: Vec<Bytes>,
@@ -157,6 +161,7 @@ pub struct SourceJob {
 
 /// Where to write.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SinkJob {
     /// The target.
     pub path: Bytes,
@@ -208,6 +213,7 @@ impl From<OnExisting> for Existing {
 
 /// What a server is asked for. Paths are relative to the export.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ServedOrder {
     /// The export's name.
     pub export: String,
@@ -219,6 +225,7 @@ pub struct ServedOrder {
 
 /// What an agent is told first, beside what the bootstrap needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Order {
     /// Its part.
     pub job: Job,

@@ -17,6 +17,7 @@
 //!
 //! [`channel`]: super::channel
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
 
 use serde::de::{SeqAccess, Visitor};
@@ -230,6 +231,43 @@ pub enum About {
 pub const MAX_LANES_TOLD: usize = 64;
 /// The most notes about what has not failed that a side tells the other.
 pub const MAX_NOTES: u64 = 1000;
+
+/// Which of a peer's notes are shown. A peer may send more than it should, or each failure of a million:
+/// that must not flood a terminal or a log.
+#[derive(Debug, Default)]
+pub struct Heard {
+    failures: AtomicU64,
+    others: AtomicU64,
+}
+
+/// What becomes of a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    /// It is shown.
+    Show,
+    /// It is the first that is not, which is told.
+    TooMany,
+    /// It is not shown.
+    Hide,
+}
+
+impl Heard {
+    /// One more of this kind. Some of what a peer says at its own limit come on top of that.
+    pub fn note(&self, about: About) -> Hearing {
+        let (count, most) = match about {
+            About::Failure => (&self.failures, MAX_NOTES),
+            _ => (&self.others, 2 * MAX_NOTES),
+        };
+        match count.fetch_add(1, Ordering::Relaxed) {
+            before if before < most => Hearing::Show,
+            before if before == most => Hearing::TooMany,
+            _ => Hearing::Hide,
+        }
+    }
+}
+
+/// What is told of notes that are not shown.
+pub const TOO_MANY_NOTES: &str = "the other side says too much: the rest of it is only counted";
 
 /// One entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

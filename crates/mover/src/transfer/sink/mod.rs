@@ -55,7 +55,7 @@ use self::workers::Queue;
 use super::error::TransferError;
 use super::event::{Event, Observer, Progress};
 use super::memory::Account;
-use super::message::{About, MAX_NOTES, Message, Skip};
+use super::message::{About, Heard, Hearing, MAX_NOTES, Message, Skip, TOO_MANY_NOTES};
 use super::processors::give_way;
 use super::role::{Flow, Lane, LaneEnd, Role};
 use super::source::filter::Filter;
@@ -77,6 +77,7 @@ pub struct Sink<'a> {
     say: Say<'a>,
     stages: Arc<Stages>,
     observe: Observer<'a>,
+    heard: Heard,
     /// What only messages touch.
     walk: Mutex<Walk>,
     /// How names are compared.
@@ -285,6 +286,7 @@ impl<'a> Sink<'a> {
             say,
             stages,
             observe,
+            heard: Heard::default(),
             walk: Mutex::new(walk),
             naming: Naming::default(),
             #[cfg(test)]
@@ -456,6 +458,15 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Whether a note of the peer's is shown.
+    fn hears(&self, about: About) -> bool {
+        let hearing = self.heard.note(about);
+        if hearing == Hearing::TooMany {
+            (self.observe)(Event::Note(TOO_MANY_NOTES));
+        }
+        hearing == Hearing::Show
+    }
+
     /// Tells that something of an entry was not kept, the first times.
     fn not_kept(&self, path: &Path, error: &io::Error) {
         let before = self.counts.notes.fetch_add(1, Ordering::Relaxed);
@@ -506,18 +517,24 @@ impl Role for Sink<'_> {
             Message::End { tally, omitted, complete } => self.end(tally, omitted, complete)?,
             Message::Note { about: About::Failure, text } => {
                 let failure = Failure { side: Side::Peer, text };
-                (self.observe)(Event::Failed { path: None, failure: &failure });
+                if self.hears(About::Failure) {
+                    (self.observe)(Event::Failed { path: None, failure: &failure });
+                }
                 lock(&self.failures).keep(failure);
             }
             Message::Note { about: About::LeftOut, text } => {
-                (self.observe)(Event::Note(&format!("left out {text}")));
+                if self.hears(About::LeftOut) {
+                    (self.observe)(Event::Note(&format!("left out {text}")));
+                }
                 lock(&self.left_out).keep(&text);
             }
             Message::Note { about, text } => {
                 if about == About::Grown {
                     self.counts.grown.fetch_add(1, Ordering::Relaxed);
                 }
-                (self.observe)(Event::Note(&text));
+                if self.hears(about) {
+                    (self.observe)(Event::Note(&text));
+                }
             }
             Message::Empty => self.nothing_there(),
             Message::LeftOut { count } => lock(&self.left_out).count = count,

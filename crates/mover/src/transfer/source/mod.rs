@@ -24,7 +24,9 @@ use self::stream::Stream;
 use super::block::Block;
 use super::error::TransferError;
 use super::event::{Event, Observer, Outcome, Progress};
-use super::message::{About, Entry, Extra, MAX_NOTES, Message, Skip, What};
+use super::message::{
+    About, Entry, Extra, Heard, Hearing, MAX_NOTES, Message, Skip, TOO_MANY_NOTES, What,
+};
 use super::processors::give_way;
 use super::role::{Flow, Lane, LaneEnd, Role};
 use super::session::Session;
@@ -55,6 +57,7 @@ pub struct Source<'a> {
     stopped: AtomicBool,
     /// Notes that the sink's user was told.
     notes: AtomicU64,
+    heard: Heard,
 }
 
 #[derive(Debug, Default)]
@@ -137,6 +140,7 @@ impl<'a> Source<'a> {
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
             notes: AtomicU64::new(0),
+            heard: Heard::default(),
         })
     }
 }
@@ -261,6 +265,15 @@ impl Source<'_> {
         let mut state = self.lock();
         state.report.left_out.count += 1;
         state.report.left_out.keep(&text);
+    }
+
+    /// Whether a note of the peer's is shown.
+    fn hears(&self, about: About) -> bool {
+        let hearing = self.heard.note(about);
+        if hearing == Hearing::TooMany {
+            (self.observe)(Event::Note(TOO_MANY_NOTES));
+        }
+        hearing == Hearing::Show
     }
 
     /// Tells both users something.
@@ -557,11 +570,14 @@ impl Role for Source<'_> {
             }
             Message::Note { about: About::Failure, text } => {
                 let failure = Failure { side: Side::Peer, text };
-                (self.observe)(Event::Failed { path: None, failure: &failure });
+                if self.hears(About::Failure) {
+                    (self.observe)(Event::Failed { path: None, failure: &failure });
+                }
                 let mut state = self.lock();
                 state.report.failures.count += 1;
                 state.report.failures.keep(failure);
             }
+            Message::Note { about, .. } if !self.hears(about) => {}
             Message::Note { about: About::Deleted, text } => {
                 (self.observe)(Event::Deleted { path: Path::new(&text) });
             }

@@ -611,3 +611,21 @@ fn in_a_box_partial_files_are_their_owners() {
     .1
     .unwrap();
 }
+
+/// A source that does not keep to its own limit of notes: neither a log nor a terminal is flooded.
+#[test]
+fn a_source_that_says_too_much_is_not_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, worked, world) = run(into(dir.path()), |source| {
+        for n in 0..10_000 {
+            let about = if n % 2 == 0 { About::Failure } else { About::Remark };
+            source.sink.message(Message::Note { about, text: "noise".into() }).unwrap();
+        }
+    });
+    worked.unwrap();
+    let told = lock(&world.told);
+    let count = |text: &str| told.iter().filter(|line| line.contains(text)).count() as u64;
+    assert_eq!(count("failed"), MAX_NOTES);
+    assert_eq!(count("note noise"), 2 * MAX_NOTES);
+    assert_eq!(told.len() as u64, 3 * MAX_NOTES + 2, "and one line each that says so");
+}
