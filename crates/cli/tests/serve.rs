@@ -664,14 +664,18 @@ fn the_service_manager_is_told() {
     manager.set_read_timeout(Some(LIMIT)).expect("a time-out");
     let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
     command.arg("serve").arg("--config").arg(site.path("serve.toml"));
-    command.env("NOTIFY_SOCKET", &socket);
+    command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "600000");
     let server = Process::with_lines(command, "farhaul serve".into(), LIMIT);
-    let told = || {
+    let any = || {
         let mut state = [0; 64];
         let count = manager.recv(&mut state).expect("a state");
         String::from_utf8_lossy(&state[..count]).into_owned()
     };
+    const ALIVE: &str = "WATCHDOG=1";
+    let told = || std::iter::repeat_with(any).find(|state| state != ALIVE).expect("a state");
     assert_eq!(told(), "READY=1");
+    // It is told again and again that all is well.
+    assert_eq!((any(), any()), (ALIVE.into(), ALIVE.into()));
     signal(&server, "-HUP");
     assert_eq!((told(), told()), ("RELOADING=1".into(), "READY=1".into()));
     signal(&server, "-TERM");

@@ -11,15 +11,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use farhaul::{Law, Options};
+use farhaul_base::newcomers::Tally;
 use farhaul_remote::{Context, ListenConfig, Listening, Terms};
 use farhaul_secure::{Identity, Trust};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::daemon::{self, Server};
 use super::http::{Bounds, Http};
 use super::log::{Field, Level, Log};
-use super::notify::notify;
+use super::notify::{self, notify};
 use super::status::Status;
 use crate::exit::INTERRUPTED;
 use crate::keys::identity;
@@ -30,6 +32,10 @@ use crate::transport::DEFAULT_LAW;
 const TICK: Duration = Duration::from_millis(200);
 /// Between two writes of what clients have used.
 const SAVE: Duration = Duration::from_secs(5);
+/// Between two lines about handshakes that came to nothing.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+/// Descriptors that are enough: a session takes some hundred, a flood of silent connections thousands.
+const DESCRIPTORS: u64 = 65_536;
 /// How long sessions may take to tell their clients that they end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -66,6 +72,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         let text = format!("{path} is right: clients: {clients}, exports: {exports}\n");
         return output::print(text.as_bytes());
     }
+    more_descriptors();
     let signals = signals()?;
     let server = Server::new(live, Log::new(config.log, Box::new(io::stderr())));
     server.load_accounts()?;
@@ -100,15 +107,79 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         server.log().write(Level::Info, "listening", &[("address", address.as_str().into())]);
         listening.push(here);
     }
+    let mut watch = Watch::new(&server, &listening);
     tell(&server, "READY=1");
-    serve(&server, &signals);
+    let served = serve(&mut watch, &signals);
     tell(&server, "STOPPING=1");
-    wind_down(&server, &signals);
+    if served.is_err() {
+        // The sessions that run have lost their port, or cannot come back.
+        server.log().write(Level::Error, "listener-failed", &[]);
+        server.end_all();
+    }
+    wind_down(&mut watch, &signals);
     server.save_accounts();
     listening.iter().for_each(Listening::close);
     drop(status);
     server.log().write(Level::Info, "stopped", &[]);
-    Ok(())
+    served.map_err(anyhow::Error::from)
+}
+
+/// What is looked after while it serves.
+struct Watch<'a> {
+    server: &'a Server,
+    listening: &'a [Listening],
+    /// When unfinished handshakes were last written down.
+    told: Instant,
+    /// How often the service manager is told that all is well, and when it last was.
+    watchdog: Option<(Duration, Instant)>,
+}
+
+/// It does not listen any more where it should.
+#[derive(Debug, thiserror::Error)]
+#[error("a listener has ended, which is a bug in farhaul; the service must be started again")]
+struct ListenerFailed;
+
+impl<'a> Watch<'a> {
+    fn new(server: &'a Server, listening: &'a [Listening]) -> Watch<'a> {
+        let now = Instant::now();
+        let watchdog = notify::watchdog().map(|time| (time, now));
+        Watch { server, listening, told: now, watchdog }
+    }
+
+    /// Ends what says nothing, writes down what there is to tell, and looks whether all listeners are
+    /// there. To be called some times a second.
+    fn tick(&mut self) -> Result<(), ListenerFailed> {
+        self.server.tick();
+        let now = Instant::now();
+        if now.saturating_duration_since(self.told) >= TELL_EVERY {
+            self.told = now;
+            let mut tally = Tally::default();
+            self.listening.iter().for_each(|here| tally.merge(&here.take_unfinished()));
+            self.server.unfinished(&tally);
+        }
+        if !self.listening.iter().all(Listening::is_alive) {
+            self.server.status().fail();
+            return Err(ListenerFailed);
+        }
+        if let Some((every, last)) = &mut self.watchdog
+            && now.saturating_duration_since(*last) >= *every
+        {
+            *last = now;
+            tell(self.server, "WATCHDOG=1");
+        }
+        Ok(())
+    }
+}
+
+/// The usual limit of 1024 descriptors is for programs that use `select`; what the system allows beyond it is
+/// had by asking.
+fn more_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
+    if limit.current.is_some_and(|current| current < most) {
+        // Without them less is taken at once.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
+    }
 }
 
 /// The signals as they come. A handler for all of them is there from now on.
@@ -156,39 +227,41 @@ fn listen(
     )?)
 }
 
-/// Until a signal ends it.
-fn serve(server: &Server, signals: &Receiver<i32>) {
+/// Until a signal ends it, or a listener has failed.
+fn serve(watch: &mut Watch<'_>, signals: &Receiver<i32>) -> Result<(), ListenerFailed> {
     let mut saved = Instant::now();
     loop {
         if saved.elapsed() >= SAVE {
-            server.save_accounts();
+            watch.server.save_accounts();
             saved = Instant::now();
         }
         match signals.recv_timeout(TICK) {
             Ok(SIGHUP) => {
-                tell(server, "RELOADING=1");
-                server.reload();
-                tell(server, "READY=1");
+                tell(watch.server, "RELOADING=1");
+                watch.server.reload();
+                tell(watch.server, "READY=1");
             }
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        server.tick();
+        watch.tick()?;
     }
 }
 
 /// Lets sessions end, or ends them.
-fn wind_down(server: &Server, signals: &Receiver<i32>) {
+fn wind_down(watch: &mut Watch<'_>, signals: &Receiver<i32>) {
+    let server = watch.server;
     server.stop();
-    wait(server, signals, server.grace());
+    wait(watch, signals, server.grace());
     if server.sessions().count() > 0 {
         server.end_all();
-        wait(server, signals, LAST_WORDS);
+        wait(watch, signals, LAST_WORDS);
     }
 }
 
 /// Until no session runs; another signal to end ends all at once.
-fn wait(server: &Server, signals: &Receiver<i32>, time: Duration) {
+fn wait(watch: &mut Watch<'_>, signals: &Receiver<i32>, time: Duration) {
+    let server = watch.server;
     let deadline = Instant::now() + time;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -199,7 +272,8 @@ fn wait(server: &Server, signals: &Receiver<i32>, time: Duration) {
             server.log().write(Level::Warning, "stopped-at-once", &[]);
             std::process::exit(INTERRUPTED.into());
         }
-        server.tick();
+        // It ends anyway.
+        let _ = watch.tick();
     }
 }
 
@@ -209,5 +283,55 @@ fn tell(server: &Server, state: &str) {
         let text = error.to_string();
         let fields = [("state", Field::from(state)), ("why", text.as_str().into())];
         server.log().write(Level::Warning, "not-notified", &fields);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::serve::http::Site;
+    use crate::serve::log::Format;
+
+    #[test]
+    fn the_end_of_a_ports_thread_ends_the_service() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("serve.toml");
+        let export = "[export.x]\npath = \"/\"\naccess = \"read\"\nclients = \"*\"\n";
+        std::fs::write(&path, format!("identity = \"i\"\n{export}")).expect("a file");
+        let live = daemon::load(&path).expect("a configuration");
+        let server = Server::new(live, Log::new(Format::Text, Box::new(io::sink())));
+        let terms = Terms {
+            identity: Arc::new(Identity::generate().expect("a key")),
+            trust: Trust::Known(Arc::new(|_| false)),
+            context: Context::default(),
+            plain: false,
+        };
+        let mut config = ListenConfig::new(terms);
+        config.addresses = vec![Ipv4Addr::LOCALHOST.into()];
+        let listening = [Listening::bind(&config, |_| {}).expect("ports")];
+        let mut watch = Watch::new(&server, &listening);
+        let health = || server.status().get("/health").expect("an answer");
+        assert!(watch.tick().is_ok() && !health().failing);
+        listening[0].endpoints().for_each(farhaul::Endpoint::fail_driver);
+        // No signal comes.
+        let (_give, signals) = channel();
+        assert!(serve(&mut watch, &signals).is_err());
+        assert!(health().failing);
+    }
+
+    #[test]
+    fn a_listener_that_is_closed_has_not_failed() {
+        let terms = Terms {
+            identity: Arc::new(Identity::generate().expect("a key")),
+            trust: Trust::Known(Arc::new(|_| false)),
+            context: Context::default(),
+            plain: false,
+        };
+        let config = ListenConfig::new(terms);
+        let listening = Listening::bind(&config, |_| {}).expect("ports");
+        listening.close();
+        assert!(listening.is_alive());
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use farhaul_base::newcomers::Tally;
 use farhaul_mover::Cancel;
 use farhaul_mover::frame::AbortReason;
 use farhaul_mover::transfer::link::{First, Join, Link, Opened, Purpose};
@@ -22,7 +23,8 @@ use super::accounts::Accounts;
 use super::admit::{Granted, Refusal, admit};
 use super::config::{Live, ServeConfig};
 use super::families::{
-    ACTIVE, FAILED_FILES, FILES, FORGED, RECEIVED, REFUSED, RELOADS, SENT, SESSIONS, UNVERIFIED,
+    ACTIVE, FAILED_FILES, FILES, FORGED, RECEIVED, REFUSED, RELOADS, SENT, SESSIONS, UNFINISHED,
+    UNVERIFIED,
 };
 use super::log::{Bound, Field, Level, Log};
 use super::meter::Meter;
@@ -39,6 +41,8 @@ const FIRST_WORD: Duration = Duration::from_secs(10);
 const MOST_GUESTS: usize = 256;
 /// Connections of a session: its lanes, its control channel, and old ones that are not gone yet.
 const MOST_LINKS: usize = MAX_LANES as usize + 8;
+/// Sources of unfinished handshakes that a line names.
+const TOLD_SOURCES: usize = 5;
 /// How long a client of a session that does the same may take to show that it is there.
 const PROBE: Duration = Duration::from_secs(3);
 /// How long a client's sessions that are in the way of a new one may take.
@@ -62,6 +66,8 @@ pub struct Server {
     guests: Mutex<Guests>,
     /// How often refused connections are written down.
     strangers: Bound,
+    /// How often what clients say is written down.
+    notes: Bound,
     /// Whether clients that want data to travel unencrypted have their way.
     plain: Arc<AtomicBool>,
     stopping: AtomicBool,
@@ -95,6 +101,7 @@ impl Server {
             sessions: Sessions::default(),
             guests: Mutex::default(),
             strangers: Bound::new(Instant::now()),
+            notes: Bound::new(Instant::now()),
             plain,
             stopping: AtomicBool::new(false),
         })
@@ -156,6 +163,23 @@ impl Server {
             }
             self.log.write(Level::Warning, "connection-refused", &fields);
         }
+    }
+
+    /// Newcomers have come to nothing before they had shown who they are: one line for all of them.
+    pub fn unfinished(&self, tally: &Tally) {
+        if tally.total == 0 {
+            return;
+        }
+        self.status.metrics().value(&UNFINISHED, &[]).add(tally.total);
+        let most = tally.most(TOLD_SOURCES);
+        let most: Vec<_> = most.iter().map(|(from, count)| format!("{from}={count}")).collect();
+        let most = most.join(" ");
+        let fields = [
+            ("count", Field::from(tally.total)),
+            ("sources", (tally.sources.len() as u64).into()),
+            ("most", most.as_str().into()),
+        ];
+        self.log.write(Level::Warning, "handshakes-unfinished", &fields);
     }
 
     /// Takes a connection of somebody who may come in, on a thread of its own.
@@ -254,6 +278,10 @@ impl Server {
         if let Some(hidden) = self.strangers.rest(Instant::now()) {
             let fields = [("not-logged-before", Field::from(hidden))];
             self.log.write(Level::Warning, "connections-refused", &fields);
+        }
+        if let Some(hidden) = self.notes.rest(Instant::now()) {
+            let fields = [("not-logged-before", Field::from(hidden))];
+            self.log.write(Level::Warning, "session-notes", &fields);
         }
         let mut guests = self.guests();
         while guests.all.front().is_some_and(|(_, since, _)| since.elapsed() > FIRST_WORD) {
@@ -470,9 +498,15 @@ impl Server {
         };
         let observe = |event: Event<'_>| {
             counters.event(&event);
-            if let Event::Note(text) = &event {
-                let more = [("text", Field::from(*text))];
-                self.log.write(Level::Info, "session-note", &[&who[..], &more[..]].concat());
+            if let Event::Note(text) = &event
+                && let Some(hidden) = self.notes.ask(Instant::now())
+            {
+                let mut fields = who.to_vec();
+                fields.push(("text", Field::from(*text)));
+                if hidden > 0 {
+                    fields.push(("not-logged-before", hidden.into()));
+                }
+                self.log.write(Level::Info, "session-note", &fields);
             }
         };
         let finished = side::run(

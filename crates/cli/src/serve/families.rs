@@ -92,6 +92,14 @@ pub const FORGED: Family = Family {
     help: "Control packets with a client's address that the client had not sent; they changed nothing.",
     labels: PEER,
 };
+/// Newcomers that came to nothing before they had shown who they are.
+pub const UNFINISHED: Family = Family {
+    name: "farhaul_unfinished_handshakes",
+    kind: Kind::Counter,
+    unit: "",
+    help: "Connections that ended, or had to make way, before the client had shown who it is.",
+    labels: &[],
+};
 /// Times that the configuration was read again; `outcome` is done or failed.
 pub const RELOADS: Family = Family {
     name: "farhaul_config_reloads",
@@ -114,5 +122,6 @@ pub const FAMILIES: &[&Family] = &[
     &UNVERIFIED,
     &REFUSED,
     &FORGED,
+    &UNFINISHED,
     &RELOADS,
 ];

@@ -21,6 +21,8 @@ pub struct Answer {
     pub kind: &'static str,
     /// What it is.
     pub body: String,
+    /// What is asked about does not work: 503 instead of 200.
+    pub failing: bool,
 }
 
 /// What is granted to those who ask.
@@ -251,7 +253,10 @@ fn answer(header: &[u8], site: &dyn Site) -> Vec<u8> {
     }
     match site.get(path) {
         None => reply(Status::NotFound, head),
-        Some(Answer { kind, body }) => with_body("200 OK", kind, &body, head),
+        Some(Answer { kind, body, failing }) => {
+            let line = if failing { Status::Busy.line() } else { "200 OK" };
+            with_body(line, kind, &body, head)
+        }
     }
 }
 
@@ -329,8 +334,12 @@ mod tests {
     impl Site for Words {
         fn get(&self, path: &str) -> Option<Answer> {
             match path {
-                "/words" => Some(Answer { kind: "text/plain", body: "some words\n".into() }),
-                "/much" => Some(Answer { kind: "text/plain", body: "x".repeat(4 << 20) }),
+                "/words" => {
+                    Some(Answer { kind: "text/plain", body: "some words\n".into(), failing: false })
+                }
+                "/much" => {
+                    Some(Answer { kind: "text/plain", body: "x".repeat(4 << 20), failing: false })
+                }
                 _ => None,
             }
         }

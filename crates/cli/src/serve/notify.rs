@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 /// Tells `state`, as `READY=1`, if there is somebody to tell.
 ///
@@ -14,6 +15,15 @@ pub fn notify(state: &str) -> io::Result<()> {
         Some(name) if !name.is_empty() => send(&name, state),
         _ => Ok(()),
     }
+}
+
+/// How often the service manager wants to be told that all is well, half of the time after which it restarts
+/// the service; none if it does not.
+pub fn watchdog() -> Option<Duration> {
+    let of = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let for_other = of("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));
+    let time = of("WATCHDOG_USEC").filter(|time| *time > 0 && !for_other)?;
+    Some(Duration::from_micros(time / 2))
 }
 
 /// A name that begins with `@` is none of a file.

@@ -1,6 +1,7 @@
 //! How a server does: `/metrics` for Prometheus, `/health` for what restarts it, `/` for people.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
@@ -17,12 +18,13 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub struct Status {
     metrics: Arc<Metrics>,
     started: Instant,
+    failing: AtomicBool,
 }
 
 /// What `/health` says.
 #[derive(Serialize)]
 struct Health {
-    /// Always `ok`: a server that is not does not answer.
+    /// `ok`, or `failing`: it does not listen everywhere it should.
     status: &'static str,
     version: &'static str,
     uptime_s: u64,
@@ -36,7 +38,12 @@ impl Status {
         metrics.value(&BUILD, &[VERSION]).set(1);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         metrics.value(&STARTED, &[]).set(now.unwrap_or(Duration::ZERO).as_secs());
-        Status { metrics, started: Instant::now() }
+        Status { metrics, started: Instant::now(), failing: AtomicBool::new(false) }
+    }
+
+    /// From now on it is not well: a listener has ended.
+    pub fn fail(&self) {
+        self.failing.store(true, Ordering::Relaxed);
     }
 
     /// Where to count.
@@ -46,7 +53,7 @@ impl Status {
 
     fn health(&self) -> Health {
         Health {
-            status: "ok",
+            status: if self.failing.load(Ordering::Relaxed) { "failing" } else { "ok" },
             version: VERSION,
             uptime_s: self.started.elapsed().as_secs(),
             active_sessions: self.metrics.sum(&ACTIVE),
@@ -79,12 +86,14 @@ impl Status {
 impl Site for Status {
     fn get(&self, path: &str) -> Option<Answer> {
         const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        let answer = |kind, body| Some(Answer { kind, body, failing: false });
         match path {
-            "/" => Some(Answer { kind: "text/html; charset=utf-8", body: self.page() }),
-            "/metrics" => Some(Answer { kind: METRICS, body: self.metrics.text() }),
+            "/" => answer("text/html; charset=utf-8", self.page()),
+            "/metrics" => answer(METRICS, self.metrics.text()),
             "/health" => {
                 let body = serde_json::to_string(&self.health()).ok()? + "\n";
-                Some(Answer { kind: "application/json", body })
+                let failing = self.failing.load(Ordering::Relaxed);
+                Some(Answer { kind: "application/json", body, failing })
             }
             _ => None,
         }
@@ -109,6 +118,10 @@ mod tests {
         assert!(metrics.contains(line) && metrics.ends_with("# EOF\n"), "{metrics}");
         assert!(metrics.contains(&format!("farhaul_build_info{{version=\"{VERSION}\"}} 1\n")));
         assert!(body("/").contains("<tr><th>Received<td>2.00 MB\n"), "{}", body("/"));
+        assert!(status.get("/health").is_some_and(|answer| !answer.failing));
+        status.fail();
+        assert!(status.get("/health").is_some_and(|answer| answer.failing));
+        assert!(body("/health").contains("\"failing\""));
         drop(held);
         assert!(body("/").contains("<tr><th>Sessions now<td>0\n"));
         assert!(status.get("/other").is_none());
