@@ -120,7 +120,8 @@ fn sweep() {
     };
     let mounts: Vec<(String, String)> = mounts.lines().filter_map(of).collect();
     for (_, served) in mounts.iter().filter(|(what, _)| what == SERVED) {
-        match std::fs::metadata(served).map_err(|error| error.kind()) {
+        // Attributes may still be in the kernel's cache; to open it asks the server.
+        match std::fs::read_dir(served).map_err(|error| error.kind()) {
             Err(io::ErrorKind::NotConnected) => {}
             _ => continue,
         }
