@@ -7,12 +7,13 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
+    Generation, INodeNo, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
 
 use crate::disk::{BLOCK, Disk, Failure};
@@ -24,6 +25,8 @@ const NAME: &str = "disk";
 /// Its inode; the directory's is 1.
 const INODE: u64 = 2;
 const FOREVER: Duration = Duration::from_secs(1 << 30);
+/// A write of more is several requests, of which each may fail. The kernel allows a mebibyte.
+pub(crate) const MAX_REQUEST: u32 = 256 << 10;
 /// Modes of fallocate(2) that make a range zeros.
 const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
@@ -41,7 +44,7 @@ impl Served {
         let directory = tempfile::Builder::new().prefix("farhaul-disk-").tempdir()?;
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName(SERVED.to_owned())];
-        let session = fuser::spawn_mount(Server(disk), directory.path(), &config)?;
+        let session = fuser::spawn_mount(Server::new(disk), directory.path(), &config)?;
         Ok(Served { session: Some(session), directory })
     }
 
@@ -67,7 +70,13 @@ impl Drop for Served {
     }
 }
 
-struct Server(Arc<Disk>);
+struct Server {
+    disk: Arc<Disk>,
+    /// The last that has opened the file. What was opened before writes no more: a file system that
+    /// was unmounted here lives on while another mount namespace has a copy of the mount, and would
+    /// write beneath the one that is mounted next.
+    opened: AtomicU64,
+}
 
 fn errno(failure: Failure) -> Errno {
     match failure {
@@ -77,10 +86,26 @@ fn errno(failure: Failure) -> Errno {
 }
 
 impl Server {
+    fn new(disk: Arc<Disk>) -> Server {
+        Server { disk, opened: AtomicU64::new(0) }
+    }
+
+    /// What `handle` asks the disk for, if it is the last that was opened.
+    fn ask<T>(
+        &self,
+        handle: FileHandle,
+        request: impl FnOnce(&Disk) -> Result<T, Failure>,
+    ) -> Result<T, Errno> {
+        match self.opened.load(Ordering::Relaxed) == handle.0 {
+            true => request(&self.disk).map_err(errno),
+            false => Err(Errno::EIO),
+        }
+    }
+
     fn about(&self, inode: INodeNo) -> Option<FileAttr> {
         let (kind, perm, size) = match inode {
             INodeNo::ROOT => (FileType::Directory, 0o700, 0),
-            INodeNo(INODE) => (FileType::RegularFile, 0o600, self.0.size()),
+            INodeNo(INODE) => (FileType::RegularFile, 0o600, self.disk.size()),
             _ => return None,
         };
         Some(FileAttr {
@@ -104,6 +129,11 @@ impl Server {
 }
 
 impl Filesystem for Server {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let refused = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        config.set_max_write(MAX_REQUEST).map(drop).map_err(refused)
+    }
+
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.about(INodeNo(INODE)) {
             Some(about) if parent == INodeNo::ROOT && name == NAME => {
@@ -121,7 +151,8 @@ impl Filesystem for Server {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+        let handle = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        reply.opened(FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO);
     }
 
     fn read(
@@ -136,7 +167,7 @@ impl Filesystem for Server {
         reply: ReplyData,
     ) {
         let mut data = vec![0; size as usize];
-        let length = self.0.read(offset, &mut data);
+        let length = self.disk.read(offset, &mut data);
         reply.data(&data[..length]);
     }
 
@@ -144,7 +175,7 @@ impl Filesystem for Server {
         &self,
         _: &Request,
         _: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         _: WriteFlags,
@@ -152,9 +183,9 @@ impl Filesystem for Server {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.0.write(offset, data) {
+        match self.ask(handle, |disk| disk.write(offset, data)) {
             Ok(()) => reply.written(data.len() as u32),
-            Err(failure) => reply.error(errno(failure)),
+            Err(error) => reply.error(error),
         }
     }
 
@@ -162,10 +193,10 @@ impl Filesystem for Server {
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        match self.0.flush() {
+    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        match self.ask(handle, Disk::flush) {
             Ok(()) => reply.ok(),
-            Err(failure) => reply.error(errno(failure)),
+            Err(error) => reply.error(error),
         }
     }
 
@@ -173,7 +204,7 @@ impl Filesystem for Server {
         &self,
         _: &Request,
         _: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
@@ -182,9 +213,9 @@ impl Filesystem for Server {
         if mode & (PUNCH_HOLE | ZERO_RANGE) == 0 {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        match self.0.discard(offset, length) {
+        match self.ask(handle, |disk| disk.discard(offset, length)) {
             Ok(()) => reply.ok(),
-            Err(failure) => reply.error(errno(failure)),
+            Err(error) => reply.error(error),
         }
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::disk::{Disk, Image};
 use crate::run::{has, program, quietly};
-use crate::serve::{SERVED, Served};
+use crate::serve::{MAX_REQUEST, SERVED, Served};
 
 /// What is on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,14 @@ impl LoopDevice {
     pub fn new(file: &Path) -> io::Result<LoopDevice> {
         let file = file.to_string_lossy();
         let device = program("losetup", &["--find", "--show", "--direct-io=off", &file])?;
-        Ok(LoopDevice(PathBuf::from(device)))
+        let device = LoopDevice(PathBuf::from(device));
+        // A write that the file takes in part is one that succeeded, says the kernel's driver
+        // (lo_complete_rq), and what is left of it is lost without an error. So no request is larger
+        // than what the file takes at once.
+        let name = device.0.file_name().unwrap_or_default();
+        let most = Path::new("/sys/block").join(name).join("queue/max_sectors_kb");
+        std::fs::write(most, (MAX_REQUEST / 1024).to_string())?;
+        Ok(device)
     }
 
     /// Where it is.

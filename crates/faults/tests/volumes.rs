@@ -2,7 +2,8 @@
 //! copies would show nothing.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
 use farhaul_faults::disk::{Failure, Fault, Loss, Operation};
 use farhaul_faults::tree::{Shape, Source};
@@ -33,11 +34,8 @@ fn what_was_synced_survives_and_the_rest_does_not() {
         file.sync_all().unwrap();
         let flushes = volume.disk().counts().flushes;
         assert!(flushes > 0, "{file_system:?}: an fsync reaches the disk");
-        let copied = std::process::Command::new("cp")
-            .arg("-a")
-            .arg(source.root())
-            .arg(path.join("copy"))
-            .status();
+        let copied =
+            Command::new("cp").arg("-a").arg(source.root()).arg(path.join("copy")).status();
         assert!(copied.unwrap().success());
         drop(file);
         let image = volume.disk().image(Loss::Unflushed);
@@ -88,12 +86,64 @@ fn a_volume_comes_back_from_any_moment() {
             let loss = if seed % 3 == 0 { Loss::Nothing } else { Loss::Some(seed) };
             volume.disk().arm(writes, loss);
             let path = volume.path().join(format!("copy{seed}"));
-            let copied =
-                std::process::Command::new("cp").arg("-a").arg(source.root()).arg(&path).status();
+            let copied = Command::new("cp").arg("-a").arg(source.root()).arg(&path).status();
             assert!(copied.unwrap().success());
             assert!(volume.write_back());
             let image = volume.disk().taken().unwrap_or_else(|| volume.disk().image(loss));
             volume.replace(image).unwrap();
         }
+    }
+}
+
+#[test]
+fn a_write_that_fails_in_part_is_told() {
+    volumes_or_skip!();
+    // What the disk takes for content, in one file that lies in one piece.
+    let data = b"farhaul content\n".repeat(4 << 16);
+    for file_system in FileSystem::ALL {
+        let volume = Volume::new(file_system, "").unwrap();
+        for skip in 0.. {
+            let mut file = File::create(volume.path().join(format!("{skip}"))).unwrap();
+            data.chunks(256 << 10).for_each(|chunk| file.write_all(chunk).unwrap());
+            let before = volume.disk().counts().failed.content;
+            let operations = vec![Operation::WriteContent];
+            volume.disk().inject(Fault { operations, skip, count: 1, failure: Failure::Io });
+            let synced = file.sync_all();
+            volume.disk().mend();
+            if volume.disk().counts().failed.content == before {
+                assert!(skip > 3, "{file_system:?}: a write is several requests");
+                break;
+            }
+            assert!(synced.is_err(), "{file_system:?}, request {skip}");
+        }
+    }
+}
+
+#[test]
+fn a_mount_that_lives_on_elsewhere_writes_no_more() {
+    volumes_or_skip!();
+    for file_system in FileSystem::ALL {
+        let mut volume = Volume::new(file_system, "").unwrap();
+        assert!(volume.write_back());
+        // In a mount namespace of its own, as `ip netns exec` makes one.
+        let mut elsewhere = Command::new("unshare")
+            .args(["-m", "--propagation", "private", "sh", "-c"])
+            .arg("echo; read line; echo more > more; sync -f .; echo")
+            .current_dir(volume.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut told = BufReader::new(elsewhere.stdout.take().unwrap());
+        told.read_line(&mut String::new()).unwrap();
+        let image = volume.disk().image(Loss::Nothing);
+        volume.replace(image).unwrap();
+        let before = volume.disk().counts().writes;
+        drop(elsewhere.stdin.take());
+        told.read_line(&mut String::new()).unwrap();
+        elsewhere.wait().unwrap();
+        assert_eq!(volume.disk().counts().writes, before, "{file_system:?}");
+        assert!(!volume.path().join("more").exists());
     }
 }
