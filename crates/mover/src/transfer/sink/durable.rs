@@ -113,17 +113,17 @@ impl Sink<'_> {
     /// The peer is away and may not come back: what is renamed is made sure of, so that no mark of this
     /// transfer stays behind. If it comes back, there is a new one.
     pub(super) fn settle(&self) {
-        let own = {
+        let retired = {
             let _quiet = self.answering.write().unwrap_or_else(PoisonError::into_inner);
             let mut marks = lock(&self.marks);
             self.marked.store(false, Ordering::Release);
-            marks.give_up()
+            marks.retire()
         };
         // One that stays is for the next transfer.
-        if let Some(own) = own
+        if let Some(last) = retired
             && self.sync_all().is_ok()
         {
-            own.remove();
+            lock(&self.marks).end_retired(last);
         }
     }
 }

@@ -9,6 +9,7 @@
 //! the same, and what the cache has of it does not either. That ends when the mark's own copy, run
 //! again, ends well; for another copy, when that one has compared all of its files.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -182,6 +183,10 @@ impl Doubts {
 pub(super) struct Marks {
     copy: CopyId,
     own: Option<Own>,
+    /// Those that cover nothing new, until what they cover is on the medium.
+    retired: VecDeque<Own>,
+    /// Retired ones that have been removed.
+    ended: u64,
     found: Vec<Found>,
 }
 
@@ -221,7 +226,7 @@ impl Own {
 impl Marks {
     /// Of a copy that has seen none.
     pub(super) fn new(copy: CopyId) -> Self {
-        Marks { copy, own: None, found: Vec::new() }
+        Marks { copy, own: None, retired: VecDeque::new(), ended: 0, found: Vec::new() }
     }
 
     /// Looks for marks in the target, and above it up to where its file system is mounted.
@@ -288,16 +293,30 @@ impl Marks {
         }
     }
 
-    /// This copy's own; what is renamed from now on needs another.
-    pub(super) fn give_up(&mut self) -> Option<Own> {
-        self.own.take()
+    /// What is renamed from now on needs another mark than this copy's present one. Tells which ones
+    /// to [end](Self::end_retired) when all that was renamed before is on the medium, if there are any.
+    pub(super) fn retire(&mut self) -> Option<u64> {
+        self.retired.extend(self.own.take());
+        let last = self.ended + self.retired.len() as u64;
+        (!self.retired.is_empty()).then_some(last)
+    }
+
+    /// What the marks cover that were retired up to the `last` is on the medium.
+    pub(super) fn end_retired(&mut self, last: u64) {
+        while self.ended < last
+            && let Some(own) = self.retired.pop_front()
+        {
+            own.remove();
+            self.ended += 1;
+        }
     }
 
     /// Everything is on the medium. If `all` that the source has is here, nothing of it is doubted any
     /// more.
     pub(super) fn end(&mut self, all: bool) {
-        if let Some(own) = self.own.take() {
-            own.remove();
+        // Also those that another thread has retired and is waiting for.
+        if let Some(last) = self.retire() {
+            self.end_retired(last);
         }
         for found in self.found.drain(..).filter(|_| all) {
             let Some(at) = &found.at else { continue };
@@ -556,6 +575,27 @@ mod tests {
         assert!(marks.cover(&root, b"x").unwrap());
         assert!(seen().said.cover.has(b"y"));
         marks.end(false);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_end_takes_what_another_thread_still_waits_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let root: Arc<OwnedFd> = Arc::new(File::open(dir.path()).unwrap().into());
+        let mut marks = Marks::new([1; 16]);
+        let left = || find(&root, [2; 16]).unwrap().len();
+        assert_eq!(marks.retire(), None);
+        marks.cover(&root, b"a").unwrap();
+        let first = marks.retire().unwrap();
+        marks.cover(&root, b"b").unwrap();
+        let second = marks.retire().unwrap();
+        marks.cover(&root, b"c").unwrap();
+        assert_eq!(left(), 3);
+        // What the second covers came after the sync that ends the first.
+        marks.end_retired(first);
+        assert_eq!(left(), 2);
+        marks.end(false);
+        marks.end_retired(second);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
