@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `job.rs` | what a side is to do, in a form that goes to the other host |
 //! | `args.rs`, `plan.rs` | what the user wants |
-//! | `side.rs` | one side at work in this process |
+//! | `side.rs`, `counted.rs` | one side at work in this process, held to a quota where a server runs it |
 //! | `agent.rs` | the far side over ssh |
 //! | `links.rs` | secured connections as a transfer takes them |
 //! | `itself.rs` | no directory is copied into itself |
@@ -17,6 +17,7 @@
 pub mod agent;
 mod args;
 mod between;
+mod counted;
 mod here;
 mod itself;
 pub mod job;

@@ -22,6 +22,7 @@ use farhaul_mover::transfer::source::filter::Filter;
 use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
 use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, Role, TransferError};
 
+use super::counted::{Counted, Quota};
 use super::job::{Bytes, Job, SinkJob, SourceJob, Terms};
 use super::links::is_tcp;
 use super::report::Summary;
@@ -111,6 +112,8 @@ pub struct Service<'a> {
     pub memory: &'a Arc<Account>,
     /// The most entries that it may announce.
     pub max_entries: Option<u64>,
+    /// Is asked before anything that the client says is acted upon.
+    pub quota: Quota<'a>,
     /// Who it is, where what is there is not its own.
     pub owner: Option<[u8; 32]>,
 }
@@ -323,6 +326,8 @@ fn drive(
 ) -> (Result<(), TransferError>, Going) {
     let Surroundings { session: id, cancel, observe, show, service } = around;
     let options = &terms.session(id, cancel);
+    let counted = service.map(|service| Counted::new(role, service.quota));
+    let role = counted.as_ref().map_or(role, |counted| counted);
     let over = AtomicBool::new(false);
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let mut lanes = Lanes::new(terms.lanes, processors);

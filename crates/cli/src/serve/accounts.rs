@@ -111,6 +111,8 @@ impl Accounts {
     /// # Errors
     /// It cannot be written: the file is as it was.
     pub fn save(&self, directory: &Path) -> io::Result<()> {
+        // First, so that no older text replaces a newer one.
+        let mut saved = lock(&self.saved);
         let mut lines: Vec<String> = lock(&self.all)
             .iter()
             .map(|(key, account)| {
@@ -120,7 +122,6 @@ impl Accounts {
             .collect();
         lines.sort();
         let text = lines.concat();
-        let mut saved = lock(&self.saved);
         if *saved != text {
             store::write_new(&directory.join(FILE), text.as_bytes(), 0o600, true)?;
             *saved = text;

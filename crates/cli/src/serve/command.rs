@@ -30,7 +30,7 @@ use crate::transport::DEFAULT_LAW;
 
 /// Between two looks after connections that say nothing.
 const TICK: Duration = Duration::from_millis(200);
-/// Between two writes of what clients have used.
+/// Between two writes of what clients have used, while no session ends.
 const SAVE: Duration = Duration::from_secs(5);
 /// Between two lines about handshakes that came to nothing.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -130,6 +130,8 @@ struct Watch<'a> {
     listening: &'a [Listening],
     /// When unfinished handshakes were last written down.
     told: Instant,
+    /// When what clients have used was.
+    saved: Instant,
     /// How often the service manager is told that all is well, and when it last was.
     watchdog: Option<(Duration, Instant)>,
 }
@@ -143,7 +145,7 @@ impl<'a> Watch<'a> {
     fn new(server: &'a Server, listening: &'a [Listening]) -> Watch<'a> {
         let now = Instant::now();
         let watchdog = notify::watchdog().map(|time| (time, now));
-        Watch { server, listening, told: now, watchdog }
+        Watch { server, listening, told: now, saved: now, watchdog }
     }
 
     /// Ends what says nothing, writes down what there is to tell, and looks whether all listeners are
@@ -156,6 +158,10 @@ impl<'a> Watch<'a> {
             let mut tally = Tally::default();
             self.listening.iter().for_each(|here| tally.merge(&here.take_unfinished()));
             self.server.unfinished(&tally);
+        }
+        if now.saturating_duration_since(self.saved) >= SAVE || self.server.is_unsaved() {
+            self.saved = now;
+            self.server.save_accounts();
         }
         if !self.listening.iter().all(Listening::is_alive) {
             self.server.status().fail();
@@ -229,12 +235,7 @@ fn listen(
 
 /// Until a signal ends it, or a listener has failed.
 fn serve(watch: &mut Watch<'_>, signals: &Receiver<i32>) -> Result<(), ListenerFailed> {
-    let mut saved = Instant::now();
     loop {
-        if saved.elapsed() >= SAVE {
-            watch.server.save_accounts();
-            saved = Instant::now();
-        }
         match signals.recv_timeout(TICK) {
             Ok(SIGHUP) => {
                 tell(watch.server, "RELOADING=1");

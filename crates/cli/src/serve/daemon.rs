@@ -71,6 +71,8 @@ pub struct Server {
     /// Whether clients that want data to travel unencrypted have their way.
     plain: Arc<AtomicBool>,
     stopping: AtomicBool,
+    /// A session has ended, and what it has used is not written down yet.
+    unsaved: AtomicBool,
 }
 
 /// Connections that have not said yet what they are for, the oldest first.
@@ -104,6 +106,7 @@ impl Server {
             notes: Bound::new(Instant::now()),
             plain,
             stopping: AtomicBool::new(false),
+            unsaved: AtomicBool::new(false),
         })
     }
 
@@ -263,8 +266,14 @@ impl Server {
         self.accounts.save(directory).with_context(failed)
     }
 
+    /// Whether a session has ended since accounts were last written down.
+    pub fn is_unsaved(&self) -> bool {
+        self.unsaved.load(Ordering::Acquire)
+    }
+
     /// Writes down what clients have used today.
     pub fn save_accounts(&self) {
+        self.unsaved.store(false, Ordering::Release);
         let config = self.live.current();
         let Some(directory) = &config.state else { return };
         if let Err(error) = self.accounts.save(directory) {
@@ -509,6 +518,10 @@ impl Server {
                 self.log.write(Level::Info, "session-note", &fields);
             }
         };
+        let quota = |entries| {
+            running.meter.entries(entries);
+            running.meter.check().map_err(|used| TransferError::Stopped(used.to_string()))
+        };
         let finished = side::run(
             &job,
             &terms,
@@ -519,9 +532,8 @@ impl Server {
                 observe: &observe,
                 show: &mut |going| {
                     counters.going(going);
-                    running.meter.entries(going.progress.entries);
-                    if let Err(used) = running.meter.check() {
-                        running.end(TransferError::Stopped(used.to_string()));
+                    if let Err(used) = quota(going.progress.entries) {
+                        running.end(used);
                     }
                     match running.reconnect.swap(false, Ordering::AcqRel) {
                         true => Wish::Reconnect,
@@ -534,6 +546,7 @@ impl Server {
                     end: &running.end,
                     memory: &memory,
                     max_entries: running.meter.max_entries(),
+                    quota: &quota,
                     owner: box_for_new
                         .then(|| blake3::hash(running.key.to_string().as_bytes()).into()),
                 }),
@@ -541,6 +554,7 @@ impl Server {
         );
         counters.going(&finished.going);
         running.meter.entries(finished.going.progress.entries);
+        self.unsaved.store(true, Ordering::Release);
         match &finished.result {
             Err(error) if !begun.get() => {
                 // Whoever has asked for it is told why, and that is written down.
