@@ -25,7 +25,7 @@ const BLOCK: usize = 256 << 10;
 ///
 /// The bytes are all there is: any UDT v4 program can be the peer. UDT cannot close one direction
 /// alone, so the connecting side closes when its standard input ends and everything is
-/// acknowledged; the listening side goes on until the peer closes. A side that is interrupted, or
+/// acknowledged; the listening side works until the peer closes. A side that is interrupted, or
 /// whose input cannot be read to its end, says so: a farhaul peer then fails, other programs take it
 /// for the end.
 #[derive(Args, Clone, Debug)]

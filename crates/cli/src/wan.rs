@@ -52,7 +52,7 @@ pub struct RelayArgs {
     between: Option<Vec<String>>,
     #[command(flatten)]
     path: WholePathArgs,
-    /// Forge packets in the name of those who talk over the relay, as somebody on the path could: all, or
+    /// Forge packets in the name of those who talk over the relay, as an attacker on the path could: all, or
     /// some of shutdown, ack, nak, data, handshake, alert, drop, window, replay, with commas between.
     /// For tests of what UDT peers make of that, on connections of your own
     #[arg(long, value_name = "KIND,..", value_delimiter = ',', help_heading = "For tests")]

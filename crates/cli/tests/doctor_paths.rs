@@ -87,7 +87,7 @@ impl Net {
         command.arg(format!("--net=/run/netns/{}", self.near)).args([farhaul, args[0]]);
         command.arg("--ssh").arg(self.ssh());
         command.args(["--remote-farhaul", farhaul, "--json"]).args(&args[1..]);
-        // The home of whoever runs the tests is left alone.
+        // The home of the user that runs the tests is left alone.
         command.env("HOME", self.folder.path()).env_remove("XDG_CONFIG_HOME");
         let ended = Process::with_lines(command, format!("farhaul {args:?}"), LIMIT).finish();
         assert_eq!(ended.code, Some(0), "{ended:#?}");

@@ -158,7 +158,7 @@ fn revoke_says_what_still_names_the_client() {
     let to = ["key", "revoke", "alice", "--from", &list, "--config", &elsewhere, "--json"];
     let json: Value = serde_json::from_str(&site.home.run(&to).well()).expect("JSON");
     assert_eq!(json["still_named"].as_array().map(Vec::len), Some(0), "{json}");
-    // The file itself is right with names that nobody has.
+    // The file itself is right with names that no client has.
     let told = site.home.run(&["serve", "--check", "--config", &file]);
     assert_eq!((told.code, told.errors.lines().count()), (Some(0), 3), "{told:#?}");
 }

@@ -450,7 +450,7 @@ impl Connection {
         self.receive.widen(self.config.receive_capacity(self.config.wire_mss(self.peer.ip())));
     }
 
-    /// Both sides share keys that nobody else knows: tagged control packets of the peer are understood
+    /// Both sides share keys that no third party knows: tagged control packets of the peer are understood
     /// from now on. [`Connection::authenticate`] follows, once it is certain that the peer has done
     /// this.
     pub fn set_tag_keys(&mut self, keys: TagKeys) {

@@ -44,7 +44,7 @@ const WINDOW: u64 = u128::BITS as u64;
 /// tag later counts as lost, which the protocol makes up for.
 const TRANSITION: Duration = Duration::from_secs(2);
 
-/// Keys of a connection's control packets, one for each direction, known to both sides and nobody else.
+/// Keys of a connection's control packets, one for each direction, known to the two sides alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TagKeys {
     /// Of the packets that this side sends: what is `receive` at the peer.

@@ -67,7 +67,7 @@ fn is_tagged(datagram: &[u8]) -> bool {
         if matches!(c.body, Control::User { subtype: ENVELOPE, .. }))
 }
 
-/// One of each kind of control packet that somebody on the path could make, who knows the
+/// One of each kind of control packet that an attacker on the path could make, knowing the
 /// connection's IDs and that its sequence numbers are about `seq`; then the same with tags that are
 /// guessed, or cut.
 fn forgeries(rng: &mut Rng, dest: u32, seq: Seq) -> Vec<Vec<u8>> {
@@ -238,7 +238,7 @@ fn copies_change_nothing() {
     }
 }
 
-/// The transition holds whatever is lost, overtaken or doubled, and whoever begins.
+/// The transition holds whatever is lost, overtaken or doubled, and whichever side begins.
 #[test]
 fn the_transition_on_bad_paths() {
     for seed in 0..30 {
@@ -365,7 +365,7 @@ fn the_end_is_authenticated() {
     }
 }
 
-/// Keys alone, and a side that nobody has asked to authenticate, send what they always sent.
+/// Keys alone, and a side that was not asked to authenticate, send what they always sent.
 #[test]
 fn without_authentication_nothing_is_different_on_the_wire() {
     let logs = [false, true].map(|keys| {

@@ -83,7 +83,7 @@ fn who_says_nothing_leaves_no_trace_and_pushes_out_its_own() {
     let silent = lone.endpoint.take_silent();
     assert_eq!(silent.total, 2_000 - 63);
     assert_eq!((silent.sources.len(), silent.sources.get(&Source::of(source(0xffff)))), (31, None));
-    // The rest goes when its time is over, and whoever speaks then is not heard.
+    // The rest goes when its time is over, and what comes then is not heard.
     let late = connect(&mut lone, source(5), 9);
     lone.now += Duration::from_secs(11);
     lone.endpoint.handle_timeout(lone.now);

@@ -1,5 +1,5 @@
-//! Somebody on the path who forges control packets of connections that stand, in virtual time: whatever
-//! is forged, what arrives is a beginning of what was sent, and nobody waits for ever.
+//! An attacker on the path forges control packets of connections that stand, in virtual time: whatever
+//! is forged, what arrives is a beginning of what was sent, and neither side waits for ever.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -162,7 +162,7 @@ impl Connection {
         self.inner.update(|_, c| c.welcome());
     }
 
-    /// Both sides share keys that nobody else knows: the peer's tagged control packets are understood
+    /// Both sides share keys that no third party knows: the peer's tagged control packets are understood
     /// from now on. To be called before the peer can know that this side has the keys.
     pub fn set_tag_keys(&self, keys: TagKeys) {
         self.inner.update(|_, c| c.set_tag_keys(keys));

@@ -224,7 +224,7 @@ impl Greeting {
     /// which this side would try by itself, then where the agent believes to be, each once.
     pub fn candidates(&self, known: &[IpAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
         if let Some(Advertised { udp, tcp }) = &self.advertised {
-            // Nobody has a host dial thousands.
+            // No peer can make this host dial thousands.
             let few = |all: &[SocketAddr]| all.iter().take(MAX_ADDRESSES).copied().collect();
             return (few(udp), few(tcp));
         }

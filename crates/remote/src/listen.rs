@@ -93,7 +93,7 @@ struct Shared {
     plain_if_asked: Arc<AtomicBool>,
     silence: Duration,
     closed: AtomicBool,
-    /// A thread that accepts has ended, and nobody has closed it.
+    /// A thread that accepts has ended, and the listener was not closed.
     failed: AtomicBool,
     gate: Mutex<Gate<Raw>>,
     deliver: Box<dyn Fn(Link) + Send + Sync>,

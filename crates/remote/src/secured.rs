@@ -61,7 +61,7 @@ pub enum LinkError {
     /// The peer, which has shown its key, does not accept this side's.
     #[error("the peer does not accept this side's key")]
     Refused,
-    /// The first record does not open: the peer does not know the secret of the session, or somebody
+    /// The first record does not open: the peer does not know the secret of the session, or an attacker
     /// on the path has changed what it said.
     #[error("the peer's first record does not open: it does not know the secret of this session")]
     Secret,

@@ -278,7 +278,7 @@ fn withstands(flood: Flood, rate: u64, sources: u64) {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             thread::sleep(SPAN / 4);
             while begun.elapsed() < SPAN {
-                // From afar, where nobody has been before.
+                // From afar, from a source not seen before.
                 let mut config = here(&listening, near.clone());
                 match flood {
                     Flood::Tcp => config.tcp_candidates = vec![slow_tcp(to)],

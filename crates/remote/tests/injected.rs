@@ -1,4 +1,4 @@
-//! Somebody on the path of a link who sends packets of his own: control packets are of no effect.
+//! An attacker on the path of a link sends packets: control packets are of no effect.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -159,10 +159,10 @@ pub enum HandshakeError {
     #[error("the peer has a key that is not known here: {0}")]
     Stranger(PublicKey),
     /// The peer does not accept this side's key. Only a client hears it, and only from a server that
-    /// has shown its own key: nobody else can make this answer.
+    /// has shown its own key: no other host can make this answer.
     #[error("the peer does not accept this side's key")]
     Refused,
-    /// An alert came before the peer had shown its key. Anybody on the path can write one.
+    /// An alert came before the peer had shown its key. An attacker on the path can write one.
     #[error("an alert came before the peer had shown its key ({0})")]
     Alert(String),
     /// What the peer sent is no handshake, or not of this session.

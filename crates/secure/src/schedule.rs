@@ -185,7 +185,7 @@ mod tests {
         assert_eq!((seal.secret, seal.sequence), (open.secret, 1));
     }
 
-    /// Every way in which somebody on the path can hand on four records, repeated, left out and in any
+    /// Every way in which an attacker on the path can hand on four records, repeated, left out and in any
     /// order, within one key and over changes of it: what opens is a beginning of what was sealed.
     #[test]
     fn what_opens_is_a_beginning_of_what_was_sealed() {

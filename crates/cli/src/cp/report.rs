@@ -132,7 +132,7 @@ pub struct Measured {
     pub rtt_ms: Option<f64>,
     pub packets_sent: Option<u64>,
     pub retransmitted: Option<u64>,
-    /// Control packets of UDT that the peer had not sent, seen by this side: somebody tried to
+    /// Control packets of UDT that the peer had not sent, seen by this side: an attempt to
     /// disturb the copy.
     #[serde(default)]
     pub forged_packets: u64,

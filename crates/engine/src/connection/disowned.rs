@@ -42,7 +42,7 @@ impl Disowned {
                 missing.told = now;
                 return now - missing.since >= timeout;
             }
-            // A report need not name everything. One not named for so long has come.
+            // A report need not name everything. One not named for that time has come.
             if now - missing.told < timeout / 2 {
                 return false;
             }

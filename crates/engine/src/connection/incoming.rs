@@ -44,7 +44,7 @@ impl Connection {
                 continue;
             };
             any = true;
-            // Anybody can send data packets: where control packets are authenticated, those are the
+            // Any host can send data packets: where control packets are authenticated, those are the
             // signs of life.
             let counts = matches!(packet, Ok(Packet::Control(_))) || !self.tags.are_required(now);
             let refused = self.counters.invalid;

@@ -5,7 +5,7 @@
 //! back from an older journal, ends the reading and is never believed.
 //!
 //! What a journal says of a partial file is a claim: the medium may have lost it, by a write-back that
-//! failed, by a power cut, by somebody's hand. A transfer that takes it up reads it again. Without
+//! failed, by a power cut, by another program. A transfer that takes it up reads it again. Without
 //! reading, only what a [`Record::Synced`] covers is taken for sure, under the same [`Epoch`], by those
 //! that ask for it or have nothing to compare with.
 //!

@@ -18,8 +18,8 @@ use super::tree_hash::CHUNK;
 /// Direct reading wants the memory aligned to a block of the device; none has larger ones than this.
 const ALIGNED: usize = 1 << 16;
 
-/// A file that is read past the cache, on a descriptor of its own, so that what this one is told of
-/// failed write-backs is not kept from the one that writes.
+/// A file that is read past the cache, on a descriptor of its own, so that an error
+/// of write-back that this one gets is not kept from the one that writes.
 #[derive(Debug)]
 pub(crate) struct Medium {
     file: File,

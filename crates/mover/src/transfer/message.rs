@@ -266,7 +266,7 @@ impl Heard {
     }
 }
 
-/// What is told of notes that are not shown.
+/// The text in place of notes that are not shown.
 pub const TOO_MANY_NOTES: &str = "the other side says too much: the rest of it is only counted";
 
 /// One entry of a tree.

@@ -46,7 +46,7 @@ impl Pace {
         start.saturating_duration_since(now)
     }
 
-    /// Takes `bytes` that nobody waits for: what is moved next does.
+    /// Takes `bytes` without waiting: what is moved next does.
     pub fn spend(&self, bytes: usize) {
         self.take(bytes, Instant::now());
     }

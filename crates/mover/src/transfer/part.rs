@@ -75,8 +75,8 @@ struct State {
     identity: Identity,
     /// What is there: written by this transfer, read by it, or trusted.
     tree: ChunkTree,
-    /// What the journal says is there and was not looked at yet. Disjoint from the tree, and written by
-    /// nobody.
+    /// What the journal says is there and was not looked at yet. Disjoint from the tree, and not
+    /// written.
     unproved: ChunkTree,
     /// A thread is looking.
     proving: bool,
@@ -93,7 +93,7 @@ struct State {
     /// Bytes written since the last sync began.
     unsynced: u64,
     syncing: bool,
-    /// Threads that want nobody to write; no write begins while there are some.
+    /// Threads that wait for writers to end; no write begins while there are some.
     hushed: usize,
     /// How often the file was begun anew.
     generation: u64,
@@ -389,7 +389,7 @@ impl PartFile {
         let name = Name::new(name).map_err(|error| invalid(&error.to_string()))?;
         place::check_free(directory, name)?;
         if !place::is_named(directory, part, &file)? {
-            return Err(io::Error::other("somebody removed or replaced the partial file"));
+            return Err(io::Error::other("another program removed or replaced the partial file"));
         }
         if file.metadata()?.len() != size {
             file.set_len(size)?;
@@ -418,7 +418,7 @@ impl PartFile {
         self.never_replaces.store(true, Ordering::Relaxed);
     }
 
-    /// Removes the partial file and its journal: nobody will want them.
+    /// Removes the partial file and its journal: no later transfer needs them.
     pub fn discard(&self) -> io::Result<()> {
         let state = self.quiet()?;
         let removed = match place::is_named(&self.names.directory, &self.names.part, &state.file) {
@@ -432,7 +432,7 @@ impl PartFile {
     /// Lets another transfer take the file over; until [`relock`](Self::relock), every change is
     /// an error of kind [`WouldBlock`](io::ErrorKind::WouldBlock). Waits for writers first.
     pub fn unlock(&self) {
-        // A file that is finished or failed is nobody's already, or soon.
+        // A file that is finished or failed is let go already, or soon.
         if let Ok(mut state) = self.quiet() {
             state.standing = Standing::Unlocked;
             place::unlock(&state.log.file);
@@ -498,7 +498,7 @@ impl PartFile {
         }
     }
 
-    /// Waits until nobody writes or syncs; whoever wants to begin waits meanwhile.
+    /// Waits until no thread writes or syncs; one that wants to begin waits meanwhile.
     fn quiet(&self) -> io::Result<Guard<'_>> {
         let mut state = self.lock();
         state.hushed += 1;

@@ -17,9 +17,9 @@ pub enum DialFailure {
     /// newcomers, or ends.
     Unfinished,
     /// What answered has not shown that it is the peer. It may be a stranger at one of the addresses,
-    /// or somebody on the path: the peer itself may still be there.
+    /// or an attacker on the path: the peer itself may still be there.
     NotAuthenticated,
-    /// The peer has shown its key and does not accept this side's. Nobody else can say so.
+    /// The peer has shown its key and does not accept this side's. No other host can say so.
     Denied,
     /// One side wants encryption, the other does not.
     Plain,
@@ -40,7 +40,7 @@ pub struct DialError {
     pub failure: DialFailure,
     /// Each candidate, as it is written, and what happened there.
     pub reasons: Vec<(String, String)>,
-    /// Somebody with another key has answered.
+    /// A host with another key has answered.
     pub stranger: bool,
 }
 
@@ -104,7 +104,7 @@ fn failure(error: &LinkError) -> DialFailure {
             | io::ErrorKind::NetworkUnreachable => DialFailure::NoAnswer,
             _ => DialFailure::Local,
         },
-        // Anybody on the path can write either.
+        // An attacker on the path can write either.
         LinkError::Protocol(_) | LinkError::Alert(_) => DialFailure::Refused,
         LinkError::Refused => DialFailure::Denied,
         LinkError::Stranger(_) | LinkError::Secret => DialFailure::NotAuthenticated,

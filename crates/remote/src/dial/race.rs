@@ -22,7 +22,7 @@ use crate::wire::Raw;
 /// How often a race looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
 /// A peer that is flooded closes connections before it has shown who it is. Such an attempt is made again,
-/// for so long since the race has begun.
+/// for this time since the race has begun.
 const REDIAL_TIME: Duration = Duration::from_secs(6);
 /// After a pause of this, doubled each time up to the second one, half of it by chance: many that were
 /// closed at once must not come back at once.

@@ -1,4 +1,4 @@
-//! Forging packets in the name of those who talk through the relay, as somebody on the path could:
+//! Forging packets in the name of those who talk through the relay, as an attacker on the path could:
 //! for tests of what that does to them.
 //!
 //! The relay shows every datagram that it takes in. What is forged names connections that are alive,
@@ -125,7 +125,7 @@ pub(crate) struct Injected {
     pub payload: Vec<u8>,
 }
 
-/// A connection that has been silent for so long is not worth it.
+/// Forgeries end for a connection that has been silent for this time.
 const ALIVE: Duration = Duration::from_secs(2);
 /// And forgotten after this.
 const REMEMBERED: Duration = Duration::from_secs(10);

@@ -90,7 +90,7 @@ pub(super) fn open(
         return Ok((begin(names, identity, journal, epoch)?, Opened::New));
     }
     if !is_long_enough(&file, identity, &replayed.sure)? {
-        // Cut off by somebody: then nothing is sure.
+        // Cut off by another program: then nothing is sure.
         if !identity.verify {
             return Ok((begin(names, identity, journal, epoch)?, Opened::New));
         }

@@ -96,7 +96,7 @@ impl PartFile {
         medium.flush();
         match medium.is(file)? {
             true => Ok(Arc::new(medium)),
-            false => Err(io::Error::other("somebody removed or replaced the partial file")),
+            false => Err(io::Error::other("another program removed or replaced the partial file")),
         }
     }
 }

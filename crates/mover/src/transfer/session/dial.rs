@@ -39,7 +39,7 @@ pub enum NoLink {
     /// The peer was not reached, or the connection broke. Tried again.
     #[error("{0}")]
     Unreached(#[from] io::Error),
-    /// What answered has not shown that it is the peer: a stranger at one of the addresses, or somebody
+    /// What answered has not shown that it is the peer: a stranger at one of the addresses, or an attacker
     /// on the path. Ends a transfer that has never had a connection. Later, when the peer is known to
     /// exist, it is tried again as if nothing had answered.
     #[error("{0}")]

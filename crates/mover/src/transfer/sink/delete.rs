@@ -36,7 +36,7 @@ enum Fate {
 }
 
 impl Sink<'_> {
-    /// Deletes what is in a directory and not among the names; goes on after errors. `refused`: only tells
+    /// Deletes what is in a directory and not among the names; errors do not end it. `refused`: only tells
     /// that there is something, as the source's directory is empty.
     pub(super) fn delete_others(&self, directory: &Arc<Directory>, names: &Names, refused: bool) {
         let path = directory.path();

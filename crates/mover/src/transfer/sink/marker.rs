@@ -5,7 +5,7 @@
 //! target, and names what of the target it covers, and whose it is. Its lock tells that its copy is
 //! alive.
 //!
-//! Whoever comes to a file that another copy's mark covers doubts it: size and time do not tell that it is
+//! A copy that comes to a file that another copy's mark covers doubts it: size and time do not tell that it is
 //! the same, and what the cache has of it does not either. That ends when the mark's own copy, run
 //! again, ends well; for another copy, when that one has compared all of its files.
 
@@ -422,7 +422,7 @@ fn open(directory: &OwnedFd, name: &[u8]) -> io::Result<(File, bool)> {
     Ok((File::from(file), writable))
 }
 
-/// Whether nobody holds the lock of a file, which is open for writing. If that cannot be told, somebody
+/// Whether no process holds the lock of a file, which is open for writing. If that cannot be told, one
 /// may.
 fn is_dead(file: &File) -> bool {
     is_free(flock(file, FlockOperation::NonBlockingLockExclusive))
@@ -480,7 +480,7 @@ fn make(root: &Arc<OwnedFd>, copy: CopyId) -> io::Result<Own> {
     Err(Errno::EXIST.into())
 }
 
-/// Whoever may make files in a directory may make marks in it: as far as that can be given.
+/// A user who may make files in a directory may make marks in it: as far as that can be given.
 fn open_up(root: &OwnedFd, marks: &OwnedFd) {
     let Ok(stat) = fstat(root) else { return };
     let same = stat.st_gid == getegid().as_raw()
