@@ -125,6 +125,8 @@ pub struct Haul {
     /// Nothing is heard, and since when something is again.
     silent: bool,
     resumed_at: Time,
+    /// When a packet last told of the path.
+    sampled_at: Time,
     /// The newest packet that is lost and not yet repaired.
     repairing: Option<Seq>,
     answered: Answered,
@@ -171,6 +173,7 @@ impl Haul {
             pardoned: 0,
             silent: false,
             resumed_at: Time::ZERO,
+            sampled_at: Time::ZERO,
             repairing: None,
             answered: Answered::new(),
             cubic: phases::cubic(),
@@ -222,8 +225,25 @@ impl Haul {
             if !self.looks.looking() {
                 self.step(acked, view);
             }
+            self.sampled_at = view.now;
+        } else if view.newest.is_none() && acked > 0.0 && self.repairing.is_some() {
+            self.repair(acked, view);
         }
         self.apply(view, knobs);
+    }
+
+    /// While a long hole is repaired, only packets arrive that were sent again, and those tell no times. The
+    /// round trip of ACK and ACK2, which pass the same queue, stands in for theirs; else the last packet
+    /// before the hole, which may have met with the pause of a host, would set the pace of all that follow.
+    fn repair(&mut self, acked: f64, view: &View) {
+        let heard = self.sampled_at.max(self.resumed_at);
+        if view.now - heard < 2 * (Duration::from_secs_f64(self.delays.standing) + SYN) {
+            return;
+        }
+        // A look would find nothing.
+        self.looks.restart(view.now);
+        self.delays.standing = view.rtt.as_secs_f64().max(self.delays.base);
+        self.step(acked, view);
     }
 
     fn step(&mut self, acked: f64, view: &View) {

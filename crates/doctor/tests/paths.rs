@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use farhaul_base::Time;
+use farhaul_base::{Rng, Time};
 use farhaul_link::{Link, LinkConfig, Packet, QueueConfig};
 
 use farhaul_doctor::path::*;
@@ -133,22 +133,35 @@ fn secret() -> Secret {
 
 /// Measures, with a responder whose clock is `ahead`; the report and the time it took.
 fn measure(forward: Direction, back: Direction, ahead: Duration) -> (PathReport, Duration) {
-    let (mut forward, mut back) = (forward, back);
+    measure_paused(forward, back, ahead, |now| now)
+}
+
+/// With a responder that has its turn only when `turn` says, told when something has come for it.
+fn measure_paused(
+    mut forward: Direction,
+    mut back: Direction,
+    ahead: Duration,
+    mut turn: impl FnMut(Time) -> Time,
+) -> (PathReport, Duration) {
     let begin = Time::from_secs(1_000);
     let mut prober = Prober::new(ProbeConfig::default(), secret(), 7, begin);
     let mut responder = Responder::new(secret());
     let from: SocketAddr = "10.0.0.1:5".parse().unwrap();
     let (mut now, mut out) = (begin, Vec::new());
+    let mut waiting: VecDeque<(Time, Time, Datagram)> = VecDeque::new();
     loop {
         while prober.poll(now, &mut out) {
             forward.offer(now, &out, prober.manner().1);
         }
         let Some(timeout) = prober.next_timeout() else { break };
-        let events = [forward.next_event(), back.next_event()];
+        let turn_at = waiting.front().map(|(at, ..)| *at);
+        let events = [forward.next_event(), back.next_event(), turn_at];
         now = events.into_iter().flatten().fold(timeout, Time::min).max(now);
         while let Some((at, datagram)) = forward.poll(now) {
-            let theirs = at + ahead;
-            if responder.handle(theirs, theirs, from, &datagram.0, &mut out).is_some() {
+            waiting.push_back((turn(at), at, datagram));
+        }
+        while let Some((at, came, datagram)) = waiting.pop_front_if(|(at, ..)| *at <= now) {
+            if responder.handle(came + ahead, at + ahead, from, &datagram.0, &mut out).is_some() {
                 assert!(out.len() <= datagram.0.len());
                 back.offer(at, &out, true);
             }
@@ -299,6 +312,32 @@ fn behind_a_token_bucket() {
                 assert!(took < Duration::from_secs(20), "{took:?}: {case}");
             }
         }
+    }
+}
+
+/// A responder that has its turn now and then only: what it sends late is told of its host, not of the
+/// path.
+#[test]
+fn a_busy_responder_is_no_narrow_path() {
+    for seed in 0..if long() { 100 } else { 10 } {
+        let (mut rng, mut pause) = (Rng::new(seed), (Time::ZERO, Time::ZERO));
+        let turn = |now: Time| {
+            // Of every 30 ms or so it has 20.
+            while now >= pause.1 {
+                let from = pause.1.max(now) + Duration::from_secs_f64(rng.exponential(0.02));
+                pause = (from, from + Duration::from_secs_f64(rng.exponential(0.01)));
+            }
+            if now < pause.0 { now } else { pause.1 }
+        };
+        let bucket = || Bucket::new(20e6, 64_000, 125_000);
+        let (there, back) = (Direction::behind(bucket(), 1), Direction::behind(bucket(), 2));
+        let (report, took) = measure_paused(there, back, Duration::ZERO, turn);
+        near(report.forward.capacity.unwrap(), 20e6, 0.1);
+        assert!(!report.forward.capacity_is_least, "{seed}: {report:#?}");
+        let back = report.back.capacity.unwrap();
+        assert!(report.back.capacity_is_least, "{seed}: {report:#?}");
+        assert!((0.7..1.1).contains(&(back / 20e6)), "{seed}: {report:#?}");
+        assert!(took < Duration::from_secs(12), "{took:?}");
     }
 }
 

@@ -66,6 +66,41 @@ impl Path {
     }
 }
 
+/// A host pauses for 90 ms on a path of 50 µs, and a long hole is all that there is to send: its pace is that
+/// of the path, not that of the pause.
+#[test]
+fn a_pause_does_not_set_the_pace_of_a_long_repair() {
+    let mut path = Path::new();
+    let round = |path: &mut Path, rtt: f64, fresh: bool| {
+        path.now += rtt;
+        path.next += 1;
+        path.delivered += 1;
+        let mut view = path.view(rtt, 1000);
+        if !fresh {
+            view.newest = None;
+        }
+        path.law.on_ack(Seq::new(path.next), &view, &mut path.knobs);
+    };
+    for _ in 0..2000 {
+        round(&mut path, 50e-6, true);
+    }
+    // The pause, and news after it.
+    path.now += 0.09;
+    let view = path.view(0.09, 1000);
+    path.law.on_timeout(&view, &mut path.knobs);
+    round(&mut path, 0.09, false);
+    round(&mut path, 0.09, true);
+    let view = View { newest: None, ..path.view(50e-6, 1000) };
+    path.law.on_loss(&lost(path.next + 1, path.next + 900), &view, &mut path.knobs);
+    let paused = path.knobs.period_ns;
+    // Half a second of packets sent again, each after the other, 0.5 ms a round trip.
+    for _ in 0..800 {
+        round(&mut path, 0.5e-3, false);
+    }
+    assert!(paused > 1e6, "it was slow: {paused}");
+    assert!(path.knobs.period_ns < 0.5e6, "{} after {paused}", path.knobs.period_ns);
+}
+
 #[test]
 fn the_share_is_the_root_of_the_rate() {
     let law = Haul::new(32.0, 0.27);

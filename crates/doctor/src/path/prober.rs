@@ -30,6 +30,12 @@ const TRAIN_BYTES: u32 = 2 << 20;
 const TRAINS: usize = 5;
 const TRAINS_BACK: usize = 3;
 const TRAINS_IN_VAIN: u32 = 3;
+/// Where the middle half of them differs by more than this share of the median, as on a busy host, more
+/// follow, so many at most, while this share of the budget is left.
+const AGREE: f64 = 0.05;
+const MOST_TRAINS: usize = 15;
+const LEFT: f64 = 0.5;
+const LEFT_BACK: f64 = 0.25;
 /// A train that took a share of its dispersion to send tells only the sender's speed.
 const SENDER_LIMITED: f64 = 0.9;
 /// The stream under which loss is measured: share of the capacity, and its bounds.
@@ -106,7 +112,8 @@ struct Trains {
     /// Datagrams of each.
     count: u32,
     rates: Vec<f64>,
-    host_limited: usize,
+    /// What came of those that a host sent too slowly, or did not take.
+    host_limited: Vec<f64>,
     in_vain: u32,
     received: u32,
     late: u32,
@@ -372,20 +379,22 @@ impl Prober {
     fn after_train(&mut self, now: Time, mut trains: Trains, back: bool) {
         let counts = if back { Some(self.round.replies.counts()) } else { self.round.counts }
             .unwrap_or_default();
-        let longer = trains.take(&counts, &self.round, self.wire_len());
-        let enough = trains.rates.len() >= if back { TRAINS_BACK } else { TRAINS };
-        let goes_on = !enough && trains.in_vain < TRAINS_IN_VAIN && now < self.end;
+        let longer = trains.take(&counts, &self.round, self.wire_len(), back);
+        let (least, left) = if back { (TRAINS_BACK, LEFT_BACK) } else { (TRAINS, LEFT) };
+        let may_repeat = now + self.config.budget.mul_f64(left) < self.end;
+        let wanted = trains.len() < least || !trains.agree() && may_repeat;
+        let goes_on = wanted
+            && trains.len() < MOST_TRAINS
+            && trains.in_vain < TRAINS_IN_VAIN
+            && now < self.end;
         if goes_on || longer {
             return self.send_train(now, trains, back);
         }
         let reordered = f64::from(trains.late) / f64::from(trains.received.max(1));
-        let capacity = median(&mut trains.rates);
-        let limited = trains.host_limited * 2 > trains.rates.len();
+        let (capacity, limited) = trains.capacity();
         if back {
             // A reply is late, too, if its question was.
             let forward = &self.report.forward;
-            let as_forward = capacity.zip(forward.capacity);
-            let limited = as_forward.is_some_and(|(back, forward)| back > SENDER_LIMITED * forward);
             let way = &mut self.report.back;
             way.reordered = (reordered - forward.reordered).max(0.0);
             (way.capacity, way.capacity_is_least) = (capacity, limited);
@@ -480,7 +489,7 @@ fn lacking(load: &Load) -> f64 {
 impl Trains {
     /// Takes what came of a train; `true` if another, longer one is wanted because this was too short
     /// to tell.
-    fn take(&mut self, counts: &Counts, round: &Round, wire_len: u32) -> bool {
+    fn take(&mut self, counts: &Counts, round: &Round, wire_len: u32, back: bool) -> bool {
         // Of a train that is too long a full queue drops the rest: a longer one brings no more.
         let grows = counts.received > self.arrived + self.arrived / 4;
         self.arrived = counts.received;
@@ -498,17 +507,53 @@ impl Trains {
         if u128::from(span) < TRAIN_SPAN.as_nanos() && grows && self.lengthen(wire_len) {
             return true;
         }
-        let slow_sender = round.sending_span() as f64 > SENDER_LIMITED * span as f64;
+        let sending_span = if back { round.answering_span() } else { round.sending_span() };
+        let slow_sender = sending_span as f64 > SENDER_LIMITED * span as f64;
         let slow_receiver =
             f64::from(round.dropped(counts)) > HOST_LIMITED * f64::from(round.sent());
-        self.host_limited += usize::from(slow_sender || slow_receiver);
-        self.rates.push(rate);
+        let list = match slow_sender || slow_receiver {
+            true => &mut self.host_limited,
+            false => &mut self.rates,
+        };
+        list.push(rate);
         false
+    }
+
+    /// Trains of which a rate is known.
+    fn len(&self) -> usize {
+        self.rates.len() + self.host_limited.len()
+    }
+
+    /// The rates that count: those of the path, if they are half of all, else those of the hosts, too.
+    fn counting(&self) -> (Vec<f64>, bool) {
+        let limited = self.host_limited.len() > self.rates.len();
+        let mut rates = self.rates.clone();
+        if limited {
+            rates.extend_from_slice(&self.host_limited);
+        }
+        rates.sort_unstable_by(f64::total_cmp);
+        (rates, limited)
+    }
+
+    /// Whether the middle half of the rates is about the same.
+    fn agree(&self) -> bool {
+        let (rates, _) = self.counting();
+        let quarter = rates.len() / 4;
+        let (Some(low), Some(high)) = (rates.get(quarter), rates.iter().nth_back(quarter)) else {
+            return false;
+        };
+        high - low <= AGREE * rates[rates.len() / 2]
+    }
+
+    /// The median, and whether it is the hosts' rather than the path's.
+    fn capacity(&self) -> (Option<f64>, bool) {
+        let (rates, limited) = self.counting();
+        (rates.get(rates.len() / 2).copied(), limited)
     }
 
     fn lengthen(&mut self, wire_len: u32) -> bool {
         let longer = self.count * 2;
-        let fits = longer.saturating_mul(wire_len) <= TRAIN_BYTES && self.rates.is_empty();
+        let fits = longer.saturating_mul(wire_len) <= TRAIN_BYTES && self.len() == 0;
         if fits {
             self.count = longer;
         }
@@ -523,9 +568,4 @@ fn rtt(sorted: &[Sample]) -> Rtt {
         sorted[index].rtt as f64 * 1e-6
     };
     Rtt { min_ms: at(0.0), median_ms: at(0.5), p95_ms: at(0.95), samples: sorted.len() as u32 }
-}
-
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }

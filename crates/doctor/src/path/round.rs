@@ -92,6 +92,8 @@ pub struct Round {
     /// Sequence numbers of the replies.
     pub replied: Vec<u32>,
     pub samples: Vec<Sample>,
+    /// When the first and the last of those replies left, by the responder's clock, ns.
+    answered: Option<(u64, u64)>,
     /// What the responder has counted.
     pub counts: Option<Counts>,
     /// How long an answer may take.
@@ -109,6 +111,7 @@ impl Round {
             replies: Tally::default(),
             replied: Vec::new(),
             samples: Vec::new(),
+            answered: None,
             counts: None,
             patience,
         }
@@ -182,6 +185,8 @@ impl Round {
         }
         self.replied.push(message.sequence);
         let [_, came, answered, ..] = message.words;
+        let (first, last) = self.answered.unwrap_or((answered, answered));
+        self.answered = Some((first.min(answered), last.max(answered)));
         let whole = now.nanos_since(sent);
         let taken = answered.saturating_sub(came).min(whole);
         // NTP's formula (RFC 5905 §8), with numbers that a peer may choose.
@@ -216,6 +221,11 @@ impl Round {
             Stage::Waiting { until } | Stage::Asking { until, .. } => Some(until),
             Stage::Over => None,
         }
+    }
+
+    /// How long the responder took to send its replies, as it says, ns.
+    pub fn answering_span(&self) -> u64 {
+        self.answered.map_or(0, |(first, last)| last - first)
     }
 
     /// How long the sending took, ns.
