@@ -26,7 +26,7 @@ const TRAIN_SPAN: Duration = Duration::from_millis(100);
 const PIECES: u32 = 64;
 /// Most bytes of a train.
 const TRAIN_BYTES: u32 = 2 << 20;
-/// Trains whose median is the capacity, and those without a result after which to give up.
+/// Trains whose median is the capacity, and those in a row without a result after which to give up.
 const TRAINS: usize = 5;
 const TRAINS_BACK: usize = 3;
 const TRAINS_IN_VAIN: u32 = 3;
@@ -82,6 +82,9 @@ impl Default for ProbeConfig {
         }
     }
 }
+
+/// A busy host may have no turn for so long.
+const TURN: Duration = Duration::from_millis(250);
 
 /// What is measured at the moment.
 #[derive(Debug)]
@@ -253,7 +256,7 @@ impl Prober {
         if now >= self.end {
             return;
         }
-        let patience = self.slowest * 2 + Duration::from_millis(100);
+        let patience = self.slowest * 2 + TURN;
         self.stage = stage;
         self.round = Round::new(self.round.number + 1, plan, patience, now);
     }
@@ -393,8 +396,15 @@ impl Prober {
         let reordered = f64::from(trains.late) / f64::from(trains.received.max(1));
         let (capacity, limited) = trains.capacity();
         if back {
-            // A reply is late, too, if its question was.
+            // A reply is late, too, if its question was; and replies come no faster than questions for longer
+            // than a pause of the responder's has gathered them.
             let forward = &self.report.forward;
+            let (capacity, limited) = match capacity.zip(forward.capacity) {
+                Some((back, forward)) if back > SENDER_LIMITED * forward => {
+                    (Some(back.min(forward)), true)
+                }
+                _ => (capacity, limited),
+            };
             let way = &mut self.report.back;
             way.reordered = (reordered - forward.reordered).max(0.0);
             (way.capacity, way.capacity_is_least) = (capacity, limited);
@@ -516,6 +526,7 @@ impl Trains {
             false => &mut self.rates,
         };
         list.push(rate);
+        self.in_vain = 0;
         false
     }
 
@@ -545,10 +556,12 @@ impl Trains {
         high - low <= AGREE * rates[rates.len() / 2]
     }
 
-    /// The median, and whether it is the hosts' rather than the path's.
+    /// The median; or what a quarter of the trains did not reach and whether that is it, where hosts were the
+    /// limit: after a pause, what a token bucket has saved up meanwhile looks like a rate.
     fn capacity(&self) -> (Option<f64>, bool) {
         let (rates, limited) = self.counting();
-        (rates.get(rates.len() / 2).copied(), limited)
+        let rank = if limited { rates.len() / 4 } else { rates.len() / 2 };
+        (rates.get(rank).copied(), limited)
     }
 
     fn lengthen(&mut self, wire_len: u32) -> bool {

@@ -12,6 +12,10 @@ const ASKS: u32 = 5;
 /// Stragglers of a round that is counted only are waited for so long.
 const STRAGGLERS: Duration = Duration::from_millis(100);
 
+/// A sender that had no turn for longer does not make up for it: all at once, what it missed would fill queues
+/// and be lost, which would be no fault of the path.
+const MADE_UP: Duration = Duration::from_millis(2);
+
 /// What a round consists of.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -155,7 +159,8 @@ impl Round {
     fn send(&mut self, now: Time) -> (Kind, u32, usize) {
         let sequence = self.sent();
         self.sent_at.push(now);
-        self.next_at += self.plan.interval;
+        let missed = Time::ZERO + (now - Time::ZERO).saturating_sub(MADE_UP);
+        self.next_at = (self.next_at + self.plan.interval).max(missed);
         if self.sent() >= self.plan.sizes.count() {
             let wait = match self.plan.wish {
                 Wish::Count => STRAGGLERS,
