@@ -160,7 +160,8 @@ fn measure_paused(
         while let Some((at, datagram)) = forward.poll(now) {
             waiting.push_back((turn(at), at, datagram));
         }
-        while let Some((at, came, datagram)) = waiting.pop_front_if(|(at, ..)| *at <= now) {
+        while waiting.front().is_some_and(|(at, ..)| *at <= now) {
+            let (at, came, datagram) = waiting.pop_front().expect("it is there");
             if responder.handle(came + ahead, at + ahead, from, &datagram.0, &mut out).is_some() {
                 assert!(out.len() <= datagram.0.len());
                 back.offer(at, &out, true);
