@@ -11,6 +11,7 @@
 //! | `metrics.rs`, `families.rs` | what it counts, in the form of OpenMetrics; what there is to count |
 //! | `status.rs`, `http.rs` | how it does, over HTTP, for hosts and people that watch over it |
 //! | `log.rs` | lines about what happens |
+//! | `sandbox.rs`, `sandbox/` | what the process gives up before the first client comes |
 
 mod accounts;
 mod admit;
@@ -25,6 +26,7 @@ pub mod log;
 mod meter;
 pub mod metrics;
 mod notify;
+mod sandbox;
 mod sessions;
 pub mod status;
 

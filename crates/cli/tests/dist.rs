@@ -32,11 +32,22 @@ fn the_unit_confines_the_server() {
         ("PrivateDevices", "yes"),
         ("MemoryDenyWriteExecute", "yes"),
         ("RestrictSUIDSGID", "yes"),
+        ("KeyringMode", "private"),
+        ("LimitCORE", "0"),
+        ("MemoryMax", "2G"),
+        ("TasksMax", "4096"),
         ("CapabilityBoundingSet", ""),
         ("DynamicUser", "no"),
         ("ExecReload", "/bin/kill -HUP $MAINPID"),
     ] {
         assert_eq!(service.get(key), Some(&vec![value]), "{key}");
+    }
+    // What the server takes from itself it must be allowed to.
+    let calls = service["SystemCallFilter"].join(" ");
+    for call in
+        ["landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "seccomp"]
+    {
+        assert!(calls.split(' ').any(|here| here == call), "{call}");
     }
     assert!(service["ExecStart"][0].ends_with("farhaul serve --config /etc/farhaul/serve.toml"));
     // The sample's export that can be written to is one that the unit lets it write to.

@@ -114,6 +114,8 @@ pub struct Service<'a> {
     pub max_entries: Option<u64>,
     /// Is asked before anything that the client says is acted upon.
     pub quota: Quota<'a>,
+    /// The permission bits that it may give.
+    pub mode_mask: u32,
     /// Who it is, where what is there is not its own.
     pub owner: Option<[u8; 32]>,
 }
@@ -286,6 +288,7 @@ fn sink<'a>(
         (None, true) => SinkTarget::Standard(Box::new(io::stdout())),
         (None, false) => SinkTarget::Path { path: job.path.path_at_home(), directory },
     };
+    let usual = SinkOptions::new(target);
     let options = SinkOptions {
         existing: job.existing.into(),
         delete: job.delete,
@@ -300,9 +303,10 @@ fn sink<'a>(
         trust_partial: job.trust_partial,
         copy: job.copy,
         max_entries: service.and_then(|service| service.max_entries),
+        mode_mask: service.map_or(usual.mode_mask, |service| service.mode_mask),
         owner: service.and_then(|service| service.owner),
         memory: Arc::clone(&session.memory),
-        ..SinkOptions::new(target)
+        ..usual
     };
     let say = Box::new(|message| session.channel.say(&message));
     Sink::new(options, say, Arc::clone(&session.stages), observe)

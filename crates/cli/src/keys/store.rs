@@ -75,7 +75,11 @@ pub fn write_new(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Res
     File::open(directory)?.sync_all()
 }
 
-fn make(directory: &Path) -> io::Result<()> {
+/// Makes a directory for the user alone, and those above it that are missing.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 

@@ -30,6 +30,8 @@ pub struct Granted {
     pub terms: Terms,
     /// What is there is not the client's, but for what it leaves itself.
     pub box_for_new: bool,
+    /// The permission bits that the client may give.
+    pub mode_mask: u32,
 }
 
 /// Why nothing is done.
@@ -199,7 +201,8 @@ pub fn admit(
         plain,
     };
     let box_for_new = export.access == Access::Write;
-    Ok(Granted { export: name, root: export.path.clone(), basis, job, terms, box_for_new })
+    let (root, mode_mask) = (export.path.clone(), export.mode_mask);
+    Ok(Granted { export: name, root, basis, job, terms, box_for_new, mode_mask })
 }
 
 fn source(job: &SourceJob) -> Result<(), Refusal> {

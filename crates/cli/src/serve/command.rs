@@ -73,7 +73,6 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         return output::print(text.as_bytes());
     }
     more_descriptors();
-    let signals = signals()?;
     let server = Server::new(live, Log::new(config.log, Box::new(io::stderr())));
     server.load_accounts()?;
     let key = identity.public_key().to_string();
@@ -87,6 +86,9 @@ pub fn run(args: &ServeArgs) -> Result<()> {
             ("exports", (config.exports.len() as u64).into()),
         ],
     );
+    // Threads that there are already would stay as they are.
+    server.confine()?;
+    let signals = signals()?;
     server.warn();
     let status: Option<Http> = match config.metrics {
         Some(address) => {

@@ -62,6 +62,8 @@ pub struct ServeConfig {
     pub plain: bool,
     /// How long running sessions may go on when the server is stopped.
     pub grace: Duration,
+    /// Whether the process confines itself before the first client comes.
+    pub sandbox: bool,
     /// What of its file has no effect, `PATH:LINE: text` each.
     pub warnings: Vec<String>,
 }
@@ -86,6 +88,8 @@ pub struct Export {
     pub clients: Admitted,
     /// What beside contents, modes and times may be kept.
     pub keep: Keep,
+    /// The permission bits that files and directories may come with; set-ID bits only if those are kept.
+    pub mode_mask: u32,
 }
 
 /// What of files is kept only where it is allowed: it may open more than was meant to be.
@@ -220,6 +224,7 @@ impl ServeConfig {
             .unwrap_or(CONNECTION_MEMORY);
         let plain = top.get("plain", crate::config::value::SWITCH.parse).unwrap_or(false);
         let grace = top.get("grace", crate::units::time).unwrap_or(GRACE);
+        let sandbox = top.get("sandbox", crate::config::value::SWITCH.parse).unwrap_or(true);
         top.finish();
         Ok(ServeConfig {
             listen,
@@ -235,6 +240,7 @@ impl ServeConfig {
             connection_memory,
             plain,
             grace,
+            sandbox,
             warnings: problems.finish()?,
         })
     }
@@ -283,6 +289,11 @@ impl Live {
         Ok(Live { path: path.to_owned(), current })
     }
 
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What is in force now; who holds it keeps it as it is.
     pub fn current(&self) -> Arc<ServeConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -310,6 +321,8 @@ impl Live {
         new.state.clone_from(&current.state);
         keep("connection-memory", new.connection_memory != current.connection_memory);
         new.connection_memory = current.connection_memory;
+        keep("sandbox", new.sandbox != current.sandbox);
+        new.sandbox = current.sandbox;
         new.listen.clone_from(&current.listen);
         new.identity.clone_from(&current.identity);
         new.metrics = current.metrics;
@@ -395,9 +408,10 @@ fn read_exports(
             }
         }
         let keep = section.get("keep", Keep::parse).unwrap_or_default();
+        let mode_mask = section.get("mode-mask", mode_mask).unwrap_or(ALL_MODES);
         section.finish();
         if let (Some(path), Some(access), Some(clients)) = (path, access, admitted) {
-            exports.insert(name, Export { path, access, clients, keep });
+            exports.insert(name, Export { path, access, clients, keep, mode_mask });
         }
     }
     let none: Range<usize> = 0..0;
@@ -462,6 +476,21 @@ fn sessions(text: &str) -> Result<u32, String> {
 
 fn file(base: &Path, text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("write a path".to_owned()) } else { Ok(base.join(text)) }
+}
+
+/// All that a mode may have.
+const ALL_MODES: u32 = 0o7777;
+/// Without these bits the server could not go on with what it has begun.
+const OWNERS: u32 = 0o700;
+
+fn mode_mask(text: &str) -> Result<u32, String> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let mask = u32::from_str_radix(text, 8).ok().filter(|mask| digits && *mask <= ALL_MODES);
+    let mask = mask.ok_or("write permission bits as chmod takes them, as \"0750\"")?;
+    match mask & OWNERS {
+        OWNERS => Ok(mask),
+        _ => Err("the owner's bits, 0700, must be among them".into()),
+    }
 }
 
 fn absolute(text: &str) -> Result<PathBuf, String> {
@@ -545,7 +574,7 @@ mod tests {
              [client.alice]\nrate = \"2G\"\n\
              [client.bob]\nkey = \"{b}\"\n\
              [export.in]\npath = {:?}\naccess = \"write\"\nclients = [\"alice\"]\n\
-             keep = [\"owner\", \"set-id\"]\n",
+             keep = [\"owner\", \"set-id\"]\nmode-mask = \"2775\"\n",
             dir.path().join("data")
         );
         fs::write(&path, &text).expect("a file");
@@ -565,6 +594,7 @@ mod tests {
         assert_eq!(config.listen[1], "[::]:2".parse().expect("an address"));
         let export = config.export_for("alice", "in").expect("it is hers");
         assert_eq!(export.keep, Keep { owner: true, set_id: true, xattrs: false });
+        assert_eq!(export.mode_mask, 0o2775);
         assert!(export.access.writes() && !export.access.reads());
         assert_eq!(config.export_for("bob", "in"), None);
         assert_eq!(config.export_for("alice", "out"), None);
@@ -627,7 +657,7 @@ mod tests {
              [client.carol]\nkey = \"{a}\"\n\
              [client.\"d/e\"]\nkey = \"ed25519:\"\n\
              [export.\"a/b\"]\npath = \"relative\"\naccess = \"raed\"\nclients = [\"alic\"]\n\
-             [export.x]\nkeep = \"owners\"\n"
+             [export.x]\nkeep = \"owners\"\nmode-mask = \"077\"\n"
         ))
         .expect_err("much is wrong");
         for part in [
@@ -649,10 +679,14 @@ mod tests {
             ":18: [export.x] needs 'access'",
             ":18: [export.x] needs 'clients'",
             ":19: keep = \"owners\": did you mean 'owner'?",
+            ":20: mode-mask = \"077\": the owner's bits",
         ] {
             assert!(told.contains(part), "{part} is not in\n{told}");
         }
-        assert_eq!(told.lines().count(), 18, "{told}");
+        assert_eq!(told.lines().count(), 19, "{told}");
+        for wrong in ["", "rwx", "+750", "888", "10755"] {
+            assert!(mode_mask(wrong).is_err(), "{wrong}");
+        }
         let told = parse("identity = \"i\"\n").expect_err("nothing to serve");
         assert!(told.contains("[export.NAME]"), "{told}");
         let dir = tempfile::tempdir().expect("a directory");

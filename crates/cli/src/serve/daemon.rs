@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -29,11 +30,13 @@ use super::families::{
 use super::log::{Bound, Field, Level, Log};
 use super::meter::Meter;
 use super::metrics::Value;
+use super::sandbox::Sandbox;
 use super::sessions::{Id, Patience, Running, Sessions};
 use super::status::Status;
 use crate::cp::job::Job;
 use crate::cp::links::adapt;
 use crate::cp::side::{self, Finished, Going, Service, Surroundings, Wish};
+use crate::keys::store;
 
 /// How long a client may take to say what a connection is for.
 const FIRST_WORD: Duration = Duration::from_secs(10);
@@ -68,6 +71,8 @@ pub struct Server {
     strangers: Bound,
     /// How often what clients say is written down.
     notes: Bound,
+    /// What the process can reach.
+    sandbox: OnceLock<Sandbox>,
     /// Whether clients that want data to travel unencrypted have their way.
     plain: Arc<AtomicBool>,
     stopping: AtomicBool,
@@ -104,6 +109,7 @@ impl Server {
             guests: Mutex::default(),
             strangers: Bound::new(Instant::now()),
             notes: Bound::new(Instant::now()),
+            sandbox: OnceLock::new(),
             plain,
             stopping: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
@@ -257,12 +263,13 @@ impl Server {
     /// Takes up what clients have used today before the server began.
     ///
     /// # Errors
-    /// As [`Accounts::load`].
+    /// As [`Accounts::load`]; or there is no such directory, and it cannot be made.
     pub fn load_accounts(&self) -> anyhow::Result<()> {
         let config = self.live.current();
         let Some(directory) = &config.state else { return Ok(()) };
-        self.accounts.load(directory)?;
         let failed = || format!("cannot write to {}", directory.display());
+        store::make(directory).with_context(failed)?;
+        self.accounts.load(directory)?;
         self.accounts.save(directory).with_context(failed)
     }
 
@@ -337,6 +344,12 @@ impl Server {
             return Err(Refusal::failed("the server is being stopped; try again later"));
         }
         let granted = admit(&config, &caller.client, caller.plain, order)?;
+        if !self.reaches(&granted.root, matches!(granted.job, Job::Sink(_))) {
+            let name = &granted.export;
+            let why =
+                format!("the export '{name}' is new, and the server must be started anew for it");
+            return Err(Refusal::failed(why));
+        }
         let account = self.accounts.of(caller.key);
         self.accounts.limit_memory(config.memory, config.memory_of_client());
         let meter = Meter::new(account, caller.limits);
@@ -472,7 +485,7 @@ impl Server {
     /// Runs a session to its end.
     fn session(&self, opening: Opening) {
         let Opening { id, client, address, plain, granted, running, links, tell } = opening;
-        let Granted { export, root, job, terms, box_for_new, .. } = granted;
+        let Granted { export, root, job, terms, box_for_new, mode_mask, .. } = granted;
         let memory = running.meter.memory();
         let _leave = Leave(&self.sessions, id);
         let metrics = self.status.metrics();
@@ -547,6 +560,7 @@ impl Server {
                     memory: &memory,
                     max_entries: running.meter.max_entries(),
                     quota: &quota,
+                    mode_mask,
                     owner: box_for_new
                         .then(|| blake3::hash(running.key.to_string().as_bytes()).into()),
                 }),
@@ -644,10 +658,31 @@ impl Server {
         self.sessions.each(|session| review(&config, session));
     }
 
+    /// Confines the process to what the configuration needs; before there are other threads.
+    ///
+    /// # Errors
+    /// As [`Sandbox::enter`].
+    pub fn confine(&self) -> anyhow::Result<()> {
+        let sandbox = Sandbox::enter(&self.live.current(), self.live.path(), &self.log)?;
+        self.sandbox.get_or_init(|| sandbox);
+        Ok(())
+    }
+
+    /// Whether the process can reach an export that the configuration has now.
+    fn reaches(&self, root: &Path, writes: bool) -> bool {
+        self.sandbox.get().is_none_or(|sandbox| sandbox.covers(root, writes))
+    }
+
     /// Writes down what of the configuration has no effect.
     pub fn warn(&self) {
         for why in &self.live.current().warnings {
             self.log.write(Level::Warning, "config-warning", &[("why", why.as_str().into())]);
+        }
+        let config = self.live.current();
+        for name in self.sandbox.get().map_or(Vec::new(), |sandbox| sandbox.outside(&config)) {
+            let why = "the process has confined itself to what was exported at its start";
+            let fields = [("export", Field::from(name)), ("why", why.into())];
+            self.log.write(Level::Warning, "export-needs-a-restart", &fields);
         }
     }
 

@@ -24,13 +24,15 @@ const SET_ID: u32 = 0o6000;
 pub(super) struct Policy {
     pub(super) preserve: Preserve,
     pub(super) keep_set_id: bool,
+    /// What modes may have.
+    pub(super) mask: u32,
     pub(super) umask: u32,
 }
 
 impl Policy {
     /// The mode of a new entry.
     pub(super) fn mode(&self, attributes: &Attributes) -> u32 {
-        let mode = u32::from(attributes.mode);
+        let mode = u32::from(attributes.mode) & self.mask;
         match (self.preserve.mode, self.keep_set_id) {
             (true, true) => mode & (PLAIN_MODE | SET_ID),
             (true, false) => mode & PLAIN_MODE,

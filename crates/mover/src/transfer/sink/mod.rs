@@ -274,7 +274,12 @@ impl<'a> Sink<'a> {
             max_entries: options.max_entries,
             owner: options.owner,
             hard_links: preserve.hard_links,
-            policy: Policy { preserve, keep_set_id, umask: attributes::umask() },
+            policy: Policy {
+                preserve,
+                keep_set_id,
+                mask: options.mode_mask,
+                umask: attributes::umask(),
+            },
         };
         let slots = if standard.is_some() { 1 } else { SLOTS };
         let walk = match target {

@@ -40,6 +40,8 @@ pub struct SinkOptions {
     pub preserve: Preserve,
     /// Keep set-user-ID and set-group-ID bits, and file capabilities.
     pub keep_set_id: bool,
+    /// The permission bits that the source may give, of `0o7777`; set-ID bits only with `keep_set_id`.
+    pub mode_mask: u32,
     /// Receipts want the digests of files that are not moved, too.
     pub want_digests: bool,
     /// The most bytes that the source may announce.
@@ -70,6 +72,7 @@ impl SinkOptions {
             copy: CopyId::default(),
             preserve: Preserve::default(),
             keep_set_id: false,
+            mode_mask: 0o7777,
             want_digests: false,
             max_bytes: None,
             max_entries: None,

@@ -35,6 +35,27 @@ fn set_id_bits_are_kept_only_if_asked_for() {
 }
 
 #[test]
+fn a_mask_takes_from_modes_whatever_else_is_kept() {
+    let mode =
+        |dir: &tempfile::TempDir| fs::metadata(dir.path().join("f")).unwrap().mode() & 0o7777;
+    for preserve in [Preserve::default(), Preserve { mode: false, ..Preserve::default() }] {
+        for existing in [Existing::Update, Existing::Checksum] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = || SinkOptions {
+                keep_set_id: true,
+                mode_mask: 0o2700,
+                preserve,
+                existing,
+                ..into(dir.path())
+            };
+            run(options(), |source| send(source, 0o7777, None)).1.unwrap();
+            let set_id = if preserve.mode { 0o2000 } else { 0 };
+            assert_eq!(mode(&dir), 0o700 | set_id);
+        }
+    }
+}
+
+#[test]
 fn modes_and_times_that_are_not_kept_are_those_of_the_place() {
     let dir = tempfile::tempdir().unwrap();
     let preserve = Preserve { mode: false, times: false, ..Preserve::default() };
