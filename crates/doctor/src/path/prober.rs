@@ -477,10 +477,9 @@ impl Prober {
     /// What became of the stream; `None` if that was not told.
     fn load(&self) -> Option<Load> {
         let counts = self.round.counts?;
-        let (sent, span) = (self.round.sent(), self.round.sending_span());
-        let bits = f64::from(sent - 1) * f64::from(self.wire_len()) * 8.0;
-        (span > 0).then(|| Load {
-            offered: bits * 1e9 / span as f64,
+        let (sent, offered) = (self.round.sent(), self.round.sending_rate(self.wire_len())?);
+        Some(Load {
+            offered,
             delivered: counts.rate(self.wire_len()),
             sent,
             lost: sent - counts.received,

@@ -233,6 +233,18 @@ impl Round {
         self.answered.map_or(0, |(first, last)| last - first)
     }
 
+    /// Bits per second at which datagrams of `bytes` on the wire left in the second half of the time, as
+    /// [`Counts::rate`] tells how fast they came in it: a host that has no turn for a while is slower in the
+    /// one as in the other.
+    pub fn sending_rate(&self, bytes: u32) -> Option<f64> {
+        let (first, last) = (*self.sent_at.first()?, *self.sent_at.last()?);
+        let middle = first + (last - first) / 2;
+        let tail = self.sent_at.partition_point(|at| *at < middle);
+        let span = last.nanos_since(*self.sent_at.get(tail)?);
+        let sent = self.sent_at.len() - 1 - tail;
+        (span > 0).then(|| sent as f64 * f64::from(bytes) * 8e9 / span as f64)
+    }
+
     /// How long the sending took, ns.
     pub fn sending_span(&self) -> u64 {
         match (self.sent_at.first(), self.sent_at.last()) {
