@@ -461,7 +461,8 @@ impl Connection {
     /// peer must. Until the peer's first tagged packet, for two seconds at most, others are taken as
     /// well, for it may not have heard yet; after that there is no way back to packets without tags,
     /// and a peer that sends none falls silent. What has no good tag changes nothing and is counted
-    /// ([`Counters::forged`]). Data packets bear no tags.
+    /// ([`Counters::forged`]). Data packets bear tags with
+    /// [`Connection::authenticate_data`] only.
     ///
     /// Without [`Connection::set_tag_keys`] on this side before it does nothing; without that on the
     /// peer's the connection ends.
@@ -469,6 +470,17 @@ impl Connection {
         if self.tags.start(now) {
             // So that the peer need not wait for something else that is tagged.
             self.outbox.keep_alive = true;
+        }
+    }
+
+    /// The peer is asked to tag the data packets of this stream as well, after which forged ones change
+    /// nothing and are counted ([`Counters::forged`]). Both sides then hash every byte: for connections into
+    /// which somebody injects data. Without [`Connection::authenticate`] before it, or for messages, it does
+    /// nothing.
+    pub fn authenticate_data(&mut self, now: Time) {
+        if self.config.mode == Mode::Stream && self.tags.are_sent() && self.tags.want_data_tags(now)
+        {
+            self.ask_for_data_tags();
         }
     }
 

@@ -11,6 +11,8 @@ use farhaul_base::Time;
 use farhaul_control::{LEAST_WINDOW, MOST_WINDOW, SYN, SentPacket};
 use farhaul_wire::{DataHeader, LossRange, MsgNo, Seq};
 
+use crate::tags::DataKey;
+
 pub use self::buffer::SendBuffer;
 use self::buffer::{Fate, Slot};
 use self::flight::Flight;
@@ -61,6 +63,8 @@ pub struct Expired {
 pub struct SendHalf {
     pub buffer: SendBuffer,
     pub pacer: Pacer,
+    /// Data packets bear tags.
+    pub tagger: Option<DataKey>,
     loss: LossList,
     /// First unacknowledged sequence number; the buffer's packets in flight follow it.
     una: Seq,
@@ -113,6 +117,7 @@ impl SendHalf {
         SendHalf {
             buffer: SendBuffer::new(payload_size),
             pacer: Pacer::new(now, max_burst),
+            tagger: None,
             loss: LossList::new(1024),
             una: isn,
             numbered: isn,
@@ -261,7 +266,12 @@ impl SendHalf {
                 timestamp: clock,
                 dest,
             };
-            self.buffer.put(&slot, header.to_bytes(), out);
+            let mut header = header.to_bytes();
+            if let Some(key) = &self.tagger {
+                let tag = key.tag(seq, self.buffer.payload(&slot));
+                header[4..8].copy_from_slice(&tag.to_be_bytes());
+            }
+            self.buffer.put(&slot, header, out);
             self.bytes_sent += u64::from(slot.len());
             count += 1;
             self.flight.on_sent(now);

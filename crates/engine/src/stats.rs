@@ -48,7 +48,7 @@ pub struct Counters {
     /// Packets from the peer's address that no peer would send: malformed, or acknowledging or
     /// reporting what was never sent. They changed nothing.
     pub invalid: u64,
-    /// Control packets from the peer's address that the peer did not send, or that came again, where
+    /// Control packets, and data packets where those bear tags, from the peer's address that the peer did not send, or that came again, where
     /// both sides authenticate them ([`Connection::authenticate`](crate::Connection::authenticate)):
     /// without the right tag. They changed nothing. A few of the peer's own may be among them, which
     /// its first tagged packet overtook.

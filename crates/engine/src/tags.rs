@@ -18,6 +18,11 @@
 //! crate that is not here already for cookies. Each direction of each connection has a key of its
 //! own, which binds a tag to both. Numbers that were seen, or are older than the last [`WINDOW`], are
 //! refused (as in RFC 4303 §3.4.3), so that a copy of an old packet does nothing.
+//!
+//! Data packets of a stream bear tags once the receiver asks for them, which costs time for each byte: their word
+//! for flags and message number, which streams ignore, is then SipHash-1-3 of sequence number and payload.
+//! What passes by chance, once in 2^32, is found where records are opened. The sender begins with any
+//! packet; from the first with a good tag on, the receiver drops what has none, and has it sent again.
 
 use core::fmt;
 use core::hash::Hasher;
@@ -25,8 +30,8 @@ use core::time::Duration;
 
 use farhaul_base::Time;
 use farhaul_control::ENGINE_SUBTYPES;
-use farhaul_wire::{Control, ControlPacket, HEADER_LEN, Packet, ParseError, is_control};
-use siphasher::sip::SipHasher24;
+use farhaul_wire::{Control, ControlPacket, HEADER_LEN, Packet, ParseError, Seq, is_control};
+use siphasher::sip::{SipHasher13, SipHasher24};
 
 /// The subtype of an envelope.
 pub const ENVELOPE: u16 = ENGINE_SUBTYPES + 1;
@@ -43,6 +48,8 @@ const WINDOW: u64 = u128::BITS as u64;
 /// what this side said before: a round trip, or a few if packets are lost. What it sends without a
 /// tag later counts as lost, which the protocol makes up for.
 const TRANSITION: Duration = Duration::from_secs(2);
+/// A peer that sends data without tags, though asked for them, is asked again after this time.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Keys of a connection's control packets, one for each direction, known to the two sides alone.
 #[derive(Clone, PartialEq, Eq)]
@@ -73,6 +80,20 @@ pub struct Tags {
     /// The highest number received, and which of those up to it, bit 0.
     newest: u64,
     seen: u128,
+    data: DataTags,
+}
+
+/// What the receiver of a stream wants of data packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum DataTags {
+    #[default]
+    Unwanted,
+    /// Asked for, last at this time.
+    Asked(Time),
+    /// Wanted of this packet and of later ones.
+    From(Seq),
+    /// Of all.
+    Required,
 }
 
 impl Tags {
@@ -151,6 +172,54 @@ impl Tags {
         Some(ControlPacket::from_parts(&header, payload).map(Packet::Control))
     }
 
+    /// The key of this side's data packets.
+    pub fn data_key(&self) -> Option<DataKey> {
+        self.keys.as_ref().map(|keys| DataKey::new(&keys.send))
+    }
+
+    /// Data packets are to bear tags. Returns whether there are keys, so that the peer is to be asked.
+    pub fn want_data_tags(&mut self, now: Time) -> bool {
+        let wanted = self.keys.is_some() && self.data == DataTags::Unwanted;
+        if wanted {
+            self.data = DataTags::Asked(now);
+        }
+        wanted
+    }
+
+    /// Whether the peer is to be asked again for tags, as it has sent none.
+    pub fn asks_again(&mut self, now: Time) -> bool {
+        match &mut self.data {
+            DataTags::Asked(at) if now - *at >= ASK_AGAIN => {
+                *at = now;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a data packet is the peer's, as far as that is to be known; `next`: what is expected next.
+    pub fn admits(&mut self, seq: Seq, word: u32, payload: &[u8], next: Seq) -> bool {
+        let Some(keys) = self.keys.as_ref().filter(|_| self.data != DataTags::Unwanted) else {
+            return true;
+        };
+        if let DataTags::From(first) = self.data {
+            if next.since(first) > 0 {
+                self.data = DataTags::Required;
+            } else if seq.since(first) < 0 {
+                return true;
+            }
+        }
+        let good = DataKey::new(&keys.receive).tag(seq, payload) == word;
+        match self.data {
+            DataTags::Asked(_) if good => {
+                self.data = DataTags::From(seq);
+                true
+            }
+            DataTags::Asked(_) => true,
+            _ => good,
+        }
+    }
+
     /// The number with this low half that is nearest to the highest received.
     fn whole_number(&self, low: u32) -> u64 {
         let ahead = low.wrapping_sub(self.newest as u32) as i32;
@@ -172,6 +241,39 @@ impl Tags {
             }
             None => self.seen |= 1 << (self.newest - number),
         }
+    }
+}
+
+/// Tags data packets of one direction.
+#[derive(Clone, Copy)]
+pub struct DataKey([u8; 16]);
+
+/// Not the key.
+impl fmt::Debug for DataKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DataKey(…)")
+    }
+}
+
+impl DataKey {
+    fn new(key: &[u8; 16]) -> Self {
+        let half = |label: &[u8]| {
+            let mut hasher = SipHasher24::new_with_key(key);
+            hasher.write(label);
+            hasher.finish().to_be_bytes()
+        };
+        let mut own = [0; 16];
+        own[..8].copy_from_slice(&half(b"data tags, first half"));
+        own[8..].copy_from_slice(&half(b"data tags, second half"));
+        DataKey(own)
+    }
+
+    /// What a data packet bears in place of flags and message number.
+    pub fn tag(&self, seq: Seq, payload: &[u8]) -> u32 {
+        let mut hasher = SipHasher13::new_with_key(&self.0);
+        hasher.write(&seq.value().to_be_bytes());
+        hasher.write(payload);
+        hasher.finish() as u32
     }
 }
 

@@ -11,8 +11,8 @@ use farhaul_base::{Rng, Time};
 use farhaul_engine::{CloseReason, Config, ConnectionId, Counters, TagKeys};
 use farhaul_link::LinkConfig;
 use farhaul_wire::{
-    Ack, AckDetail, AckRates, AckSeq, Control, Handshake, LossRange, MsgNo, Packet, PeerIp,
-    Request, Seq, SocketType, is_control, write_nak,
+    Ack, AckDetail, AckRates, AckSeq, Boundary, Control, DataHeader, Handshake, LossRange, MsgNo,
+    Packet, PeerIp, Request, Seq, SocketType, is_control, write_nak,
 };
 use pair::{A, B, Flow, Net, data, path, stream};
 
@@ -408,5 +408,104 @@ fn everything_that_is_no_data_is_tagged() {
         assert!(log.iter().all(|bytes| !is_control(bytes) || is_tagged(bytes)));
         assert!(log.iter().all(|bytes| bytes.len() <= 1_472));
         assert!(log.iter().filter(|bytes| is_tagged(bytes)).count() > 20);
+    }
+}
+
+/// A stream of which the receiver wants data packets tagged as well, or not; forged ones come from when a
+/// tenth has arrived. When all has, or what was read by then; and what was counted as forged.
+fn stream_past_forged_data(
+    link: &LinkConfig,
+    seed: u64,
+    asks: bool,
+    forge: bool,
+) -> (Time, bool, u64, u64) {
+    let (mut net, ids) = authenticated(link, seed);
+    net.hosts.iter_mut().for_each(|host| host.log = Some(Vec::new()));
+    if asks {
+        let now = net.now;
+        net.update(B, ids.1, |c| c.authenticate_data(now));
+    }
+    let sent = Bytes::from(data(seed, 1 << 20));
+    let (mut next, mut forged, mut rng) = (net.now, 0, Rng::new(seed));
+    let (mut written, mut read) = (0, Vec::new());
+    net.run_until(Duration::from_secs(60), |net| {
+        while written < sent.len() {
+            let end = (written + (64 << 10)).min(sent.len());
+            let piece = sent.slice(written..end);
+            if net.update(A, ids.0, |c| c.send_bytes(piece)).is_err() {
+                break;
+            }
+            written = end;
+        }
+        read.extend(net.read(B, ids.1));
+        if forge && net.now >= next && read.len() > sent.len() / 10 {
+            next = net.now + Duration::from_millis(1);
+            let seq = newest_data(net, A).plus(1 + rng.below(64) as u32);
+            let mut packet = DataHeader {
+                seq,
+                boundary: Boundary::SOLO,
+                in_order: true,
+                message: MsgNo::new(1),
+                timestamp: 0,
+                dest: ids.1.value(),
+            }
+            .to_bytes()
+            .to_vec();
+            packet.resize(16 + 1 + rng.below(1400) as usize, 0xee);
+            push(net, B, &packet);
+            forged += 1;
+        }
+        read.len() >= sent.len()
+    });
+    let counted = net.stats(B, ids.1).total.counters.forged;
+    (net.now, read == sent, forged, counted)
+}
+
+/// Forged data packets change nothing either, not even the time, once the receiver has asked for tags; without,
+/// they get into the stream.
+#[test]
+fn forged_data_changes_nothing_where_data_is_tagged() {
+    for (seed, link) in (0..4).flat_map(|seed| links().map(|link| (seed, link))) {
+        let (end, same, _, counted) = stream_past_forged_data(&link, seed, true, false);
+        assert!(same && counted == 0, "seed {seed}: {counted}");
+        let (disturbed, same, forged, counted) = stream_past_forged_data(&link, seed, true, true);
+        assert!(same && forged > 10 && counted == forged, "seed {seed}: {counted} of {forged}");
+        assert_eq!(end, disturbed, "seed {seed}");
+        let (_, same, ..) = stream_past_forged_data(&link, seed, false, true);
+        assert!(!same, "seed {seed}: it is forged");
+    }
+}
+
+/// Tags may be asked for in the middle, whatever is lost: nothing of the stream is, and from then on it is
+/// protected.
+#[test]
+fn data_is_tagged_from_the_middle_of_a_stream_on() {
+    for seed in 0..6 {
+        let loss = ["0%", "10%"][seed as usize % 2].parse().unwrap();
+        let link = LinkConfig { loss, jitter: "30ms:reorder".parse().unwrap(), ..path() };
+        let (mut net, ids) = authenticated(&link, seed);
+        let mut flow = Flow::new(A, ids, data(seed, 600_000));
+        let mut asked = false;
+        let arrived = net.run_until(Duration::from_secs(120), |net| {
+            if !asked && flow.read > 200_000 {
+                asked = true;
+                let now = net.now;
+                net.update(B, ids.1, |c| c.authenticate_data(now));
+            }
+            flow.pump(net)
+        });
+        assert!(arrived && asked, "seed {seed}: {}", flow.read);
+        let seq = Seq::new(0);
+        let before = net.stats(B, ids.1).total.counters.forged;
+        let header = DataHeader {
+            seq,
+            boundary: Boundary::SOLO,
+            in_order: true,
+            message: MsgNo::new(1),
+            timestamp: 0,
+            dest: ids.1.value(),
+        };
+        push(&mut net, B, &[&header.to_bytes()[..], b"forged"].concat());
+        assert_eq!(net.stats(B, ids.1).total.counters.forged, before + 1, "seed {seed}");
     }
 }

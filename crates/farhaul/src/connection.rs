@@ -175,6 +175,12 @@ impl Connection {
         self.inner.update(|now, c| c.authenticate(now));
     }
 
+    /// Data packets are to bear tags as well, as in
+    /// [`authenticate_data`](farhaul_engine::Connection::authenticate_data) of the engine.
+    pub fn authenticate_data(&self) {
+        self.inner.update(|now, c| c.authenticate_data(now));
+    }
+
     /// Replaces the congestion control law.
     pub fn set_law(&self, law: &farhaul_control::Spec) {
         let id = self.inner.id;

@@ -4,6 +4,7 @@ use core::fmt;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use farhaul_secure::{Opener, PublicKey, Sealer, Session};
 
 use crate::lock;
+use crate::secured::Injected;
 use crate::wire::{Core, Raw, Wire};
 
 /// What is gathered before it is read or written where nothing is sealed, bytes.
@@ -105,6 +107,9 @@ struct Shared {
     output: Mutex<Option<Output>>,
     peer: Option<PublicKey>,
     cipher: Option<&'static str>,
+    /// Data was injected into a link of the session, and this link has answered that.
+    injected: Injected,
+    answered: AtomicBool,
 }
 
 enum Input {
@@ -123,17 +128,27 @@ impl Link {
         session: &Session,
         opener: Opener<Wire>,
         sealer: Sealer<Wire>,
+        injected: Injected,
     ) -> Link {
-        Link::new(core, Some(session), Input::Sealed(opener), Output::Sealed(sealer))
+        let (input, output) = (Input::Sealed(opener), Output::Sealed(sealer));
+        let link = Link::new(core, Some(session), input, output, injected);
+        link.shared.answer_injection();
+        link
     }
 
     pub(crate) fn plain(core: Arc<Core>, session: Option<&Session>) -> Link {
         let input = Input::Plain(BufReader::with_capacity(BUFFER, Wire(Arc::clone(&core))));
         let output = Output::Plain(BufWriter::with_capacity(BUFFER, Wire(Arc::clone(&core))));
-        Link::new(core, session, input, output)
+        Link::new(core, session, input, output, Injected::default())
     }
 
-    fn new(core: Arc<Core>, session: Option<&Session>, input: Input, output: Output) -> Link {
+    fn new(
+        core: Arc<Core>,
+        session: Option<&Session>,
+        input: Input,
+        output: Output,
+        injected: Injected,
+    ) -> Link {
         let sealed = matches!(input, Input::Sealed(_));
         let shared = Shared {
             core,
@@ -141,6 +156,8 @@ impl Link {
             output: Mutex::new(Some(output)),
             peer: session.map(Session::peer),
             cipher: session.filter(|_| sealed).map(Session::cipher),
+            injected,
+            answered: AtomicBool::new(false),
         };
         Link { shared: Arc::new(shared) }
     }
@@ -265,6 +282,13 @@ impl LinkHandle {
 }
 
 impl Shared {
+    /// Where data was injected into a link of the session, the peer is asked to tag its data packets.
+    fn answer_injection(&self) {
+        if self.injected.load(Ordering::Relaxed) && !self.answered.swap(true, Ordering::Relaxed) {
+            self.core.authenticate_data();
+        }
+    }
+
     /// Sends the end, and waits until the peer has it.
     fn finish(&self) -> io::Result<()> {
         match lock(&self.output).take() {
@@ -334,7 +358,14 @@ impl fmt::Debug for Shared {
 
 impl Read for LinkReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        lock(&self.0.input).read(buf)
+        let result = lock(&self.0.input).read(buf);
+        let sealed = self.0.cipher.is_some();
+        if sealed && result.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidData) {
+            // A record that does not open: this link is over, the others take precautions.
+            self.0.injected.store(true, Ordering::Relaxed);
+        }
+        self.0.answer_injection();
+        result
     }
 }
 

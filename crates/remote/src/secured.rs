@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use farhaul_secure::{HandshakeError, Identity, Opener, PublicKey, Role, Sealer, Trust, handshake};
@@ -31,12 +32,15 @@ pub struct Terms {
 
 /// A secret of both sides, which is not shown.
 #[derive(Clone, Default)]
-pub struct Context(Zeroizing<Vec<u8>>);
+pub struct Context(Zeroizing<Vec<u8>>, Injected);
+
+/// Whether data was injected into a link of the session: all of them have data packets tagged from then on.
+pub(crate) type Injected = Arc<AtomicBool>;
 
 impl Context {
     /// Of these bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Context(Zeroizing::new(bytes))
+        Context(Zeroizing::new(bytes), Injected::default())
     }
 }
 
@@ -171,6 +175,6 @@ pub(crate) fn secure(
     core.unhurried().map_err(LinkError::Broken)?;
     Ok(match plain {
         true => Link::plain(core, Some(&session)),
-        false => Link::sealed(core, &session, opener, sealer),
+        false => Link::sealed(core, &session, opener, sealer, Arc::clone(&terms.context.1)),
     })
 }

@@ -149,6 +149,13 @@ impl Core {
         }
     }
 
+    /// Of data packets as well.
+    pub fn authenticate_data(&self) {
+        if let Raw::Udp(connection) = &self.raw {
+            connection.authenticate_data();
+        }
+    }
+
     /// The handshake is over: the peer is known, and may take its time and send much.
     pub fn unhurried(&self) -> io::Result<()> {
         if let Raw::Udp(connection) = &self.raw {

@@ -6,8 +6,9 @@ use farhaul_control::{ENGINE_SUBTYPES, SYN, SentPacket};
 use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Packet, Request};
 
 use super::governor::PERIOD_MEASURED_OVER;
-use super::outgoing::{MAX_NAK_RANGES, WISH, Wish};
+use super::outgoing::{DATA_TAGS, MAX_NAK_RANGES, WISH, Wish};
 use super::{ABORTED, CloseReason, Connection, Life, SEND_AHEAD};
+use crate::config::Mode;
 use crate::receive::Payload;
 use crate::send::AckOutcome;
 
@@ -54,6 +55,13 @@ impl Connection {
                     self.counters.invalid += 1;
                 }
                 Ok(Packet::Data(header, payload)) => {
+                    let word = bytes[start + 4..start + 8].first_chunk();
+                    let word = word.map_or(0, |word| u32::from_be_bytes(*word));
+                    if !self.tags.admits(header.seq, word, payload, self.receive.point()) {
+                        self.counters.forged += 1;
+                        start = end;
+                        continue;
+                    }
                     data += 1;
                     burst_ends = payload.len() < self.payload_size();
                     let at = (end - payload.len()) as u32;
@@ -72,6 +80,9 @@ impl Connection {
             self.last_heard = now;
         }
         if data > 0 {
+            if self.tags.asks_again(now) {
+                self.ask_for_data_tags();
+            }
             self.after_data(now, data, burst_ends, batch.filter(|_| retain));
         }
         if any {
@@ -193,6 +204,11 @@ impl Connection {
                 self.events.writable = true;
             }
             Control::User { subtype: WISH, info, .. } => self.peer_wish = Wish::from_word(*info),
+            Control::User { subtype: DATA_TAGS, .. } => {
+                if self.tags.are_required(now) && self.config.mode == Mode::Stream {
+                    self.send.tagger = self.tags.data_key();
+                }
+            }
             Control::User { subtype: ENGINE_SUBTYPES.., .. } => {}
             Control::User { subtype, info, payload } => {
                 self.tell_law(now, |law, view, knobs| {

@@ -17,6 +17,9 @@ use crate::transmit::Transmit;
 
 /// The custom message that carries a [`Wish`] in the header's word. A stock peer ignores it.
 pub const WISH: u16 = ENGINE_SUBTYPES;
+/// The custom message that asks for tags on data packets, where control packets are authenticated. Its
+/// subtype is beyond that of envelopes.
+pub const DATA_TAGS: u16 = ENGINE_SUBTYPES + 2;
 /// It is repeated so often while data is sent, for it may have been lost.
 const WISH_REPEAT: Duration = Duration::from_millis(500);
 /// Ranges of losses that wait to be reported.
@@ -139,6 +142,12 @@ impl Connection {
             let payload = Vec::new();
             custom.push_back(CustomMessage { subtype: WISH, info: wish.to_word(), payload });
         }
+    }
+
+    /// Asks the peer for tags on data packets.
+    pub(super) fn ask_for_data_tags(&mut self) {
+        let ask = CustomMessage { subtype: DATA_TAGS, info: 0, payload: Vec::new() };
+        self.outbox.custom.push_back(ask);
     }
 
     /// Packets of one call.

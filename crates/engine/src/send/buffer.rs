@@ -284,6 +284,13 @@ impl SendBuffer {
         out.push_data(header, slot.block, slot.start, slot.len());
     }
 
+    /// The payload of `slot`.
+    pub fn payload(&self, slot: &Slot) -> &[u8] {
+        let index = slot.block.wrapping_sub(self.first_block) as usize;
+        let start = slot.start as usize;
+        &self.blocks[index].payload.as_ref()[start..start + slot.len() as usize]
+    }
+
     /// Hands `out` the block that its last packets lie in.
     pub fn close_run(&mut self, out: &mut Transmit) {
         if let Some(number) = out.open_block() {
