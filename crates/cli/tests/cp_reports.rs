@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 
 use common::copy::{WAYS, bytes, place_or_skip};
+use common::copying::{Scene, make_file, wait_until};
 use serde_json::{Value, json};
 
 /// These members of a report.
@@ -65,4 +66,27 @@ fn rates_count_no_holes() {
         let rate = number("data_bytes") * 8.0 / number("seconds");
         assert!((number("bits_per_second") - rate).abs() <= rate / 1e6, "{way:?} {report}");
     }
+}
+
+/// The second of two copies into one file says that it waits, and ends well with the same content.
+#[test]
+fn a_second_copy_into_the_same_file_says_that_it_waits() {
+    let _turn = common::turn();
+    let scene = match Scene::new() {
+        Ok(scene) => scene,
+        Err(why) => common::skip!("{why}"),
+    };
+    make_file(&scene.path("file"), 12 << 20, 3);
+    fs::create_dir(scene.path("to")).expect("a directory");
+    let (from, to) = (scene.here("file"), scene.here("to/copy"));
+    let first = scene.start(&["--json", "--rate", "12M", &from, &to]);
+    let begun = || fs::read_dir(scene.path("to")).is_ok_and(|mut entries| entries.next().is_some());
+    wait_until("the first has begun", begun);
+    let second = scene.start(&["--json", &from, &to]);
+    second.wait_error_line("another copy is writing it");
+    for ended in [first.finish_well(), second.finish_well()] {
+        assert_eq!(ended.json()["ok"], true, "{ended:#?}");
+    }
+    let [sent, came] = ["file", "to/copy"].map(|name| fs::read(scene.path(name)).expect(name));
+    assert!(sent == came, "the copy differs");
 }

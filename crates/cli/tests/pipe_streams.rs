@@ -220,6 +220,24 @@ fn an_interruption_between_two_pieces() {
     }
 }
 
+/// A sender that is gone without a word is an error at the receiver once it has been silent for long enough:
+/// what has come is not all.
+#[test]
+fn a_sender_that_was_killed() {
+    for mode in [&[][..], &["--message"]] {
+        let (mut listener, addr) = listen(&[mode, &["--peer-timeout", "3s"]].concat());
+        let mut connecting = connect(addr, mode);
+        let mut input = connecting.stdin();
+        input.write_all(b"a line\n").expect("the pipe takes it");
+        listener.stdout().read_exact(&mut [0; 7]).expect("what was written");
+        let id = connecting.id().to_string();
+        assert!(Command::new("kill").args(["-KILL", &id]).status().expect("kill").success());
+        let ended = listener.finish_with_open_input();
+        assert_eq!(ended.code, Some(1), "{mode:?}: {ended:#?}");
+        drop(input);
+    }
+}
+
 /// What cannot be read cannot be sent: both sides fail.
 #[test]
 fn an_input_that_cannot_be_read() {
