@@ -235,6 +235,93 @@ fn a_copy_of_a_moment_is_held_to_its_quota() {
     assert!(stored < 20, "{stored}");
 }
 
+#[test]
+fn a_box_gives_nothing_of_what_is_there() {
+    let (site, bob, _) = with_two(&format!("{EXPORTS}[limits]\nentries = 100\n"));
+    let server = site.serve();
+    let bob = Raw::new(&site, bob);
+    // Alice's, of which bob knows the names.
+    site.write("in/report", "alice's");
+    site.write("in/dir/secret", "alice's");
+    let known = |name: &str| fs::metadata(site.path(name)).expect("it is there");
+    let before = [known("in/report"), known("in/dir/secret")];
+
+    // Whatever reads, compares or replaces is refused.
+    let refused = |order: &serde_json::Value| match bob.ask(order).1 {
+        Opened::No { why, .. } => why,
+        Opened::Yes { .. } => panic!("granted: {order}"),
+    };
+    refused(&order("box", read_job("report")));
+    for (key, value) in [
+        ("existing", json!("checksum")),
+        ("existing", json!("overwrite")),
+        ("delete", json!(true)),
+        ("keep_set_id", json!(true)),
+        ("path", json!("../out/f".as_bytes())),
+        ("path", json!("/etc/f".as_bytes())),
+    ] {
+        let mut order = order("box", write_job("x"));
+        order["job"]["sink"][key] = value;
+        refused(&order);
+    }
+
+    let ask = |path: &str| {
+        let mut order = order("box", write_job(path));
+        order["job"]["sink"]["directory"] = json!(true);
+        order["job"]["sink"]["want_digests"] = json!(true);
+        order["terms"]["preserve"]["hard_links"] = json!(true);
+        let (link, opened) = bob.ask(&order);
+        let Opened::Yes { session } = opened else { panic!("{opened:?}") };
+        Control::join(link, session)
+    };
+    let entry = |name: &str, what| {
+        let (attributes, name) = (Attributes::default(), name.as_bytes().to_vec());
+        Message::Entry(Entry { name, attributes, extra: None, what })
+    };
+    let origin = Origin::default();
+    let file = |name: &str, size| entry(name, What::File { size, sparse: false, origin });
+    let control = ask("");
+    control.say(&file("report", 7));
+    let verdict = control.hear(|message| match message {
+        Message::Verdict { verdict, .. } => Some(verdict),
+        _ => None,
+    });
+    let Some(Verdict::Skip { digest, .. }) = verdict else { panic!("{verdict:?}") };
+    assert!(digest.is_none(), "nothing of its content");
+    let failed = |number: u64| {
+        control.hear(|message| match message {
+            Message::Failed { entry, text } => (entry == number).then_some(text),
+            _ => None,
+        })
+    };
+    control.say(&entry("stolen", What::HardLink { to: 0 }));
+    assert!(failed(1).is_some());
+    // Through a link of its own: it is no way into anything.
+    let out = site.path("out").to_str().expect("text").as_bytes().to_vec();
+    control.say(&entry("way", What::Symlink(out)));
+    control.say(&entry("dir", What::Directory));
+    control.say(&entry("secret", What::Symlink(b"elsewhere".to_vec())));
+    control.say(&Message::Leave { complete: true });
+    control.say(&entry("way", What::Directory));
+    assert!(failed(5).is_some());
+    drop(control);
+    let mut order = order("box", write_job("way/f"));
+    order["job"]["sink"]["directory"] = json!(true);
+    refused(&order);
+
+    for (name, before) in ["in/report", "in/dir/secret"].into_iter().zip(before) {
+        let now = known(name);
+        use std::os::unix::fs::MetadataExt as _;
+        let of = |meta: &fs::Metadata| (meta.nlink(), meta.ctime(), meta.ctime_nsec(), meta.ino());
+        assert_eq!(of(&now), of(&before), "{name}");
+    }
+    assert!(!site.path("in/stolen").exists() && !site.path("out/f").exists());
+    // It goes on serving.
+    let mine = site.write("here/mine", "mine");
+    site.cp(&[&mine, &site.url("box/")]).well();
+    drop(server);
+}
+
 /// Waits for another day where this one is nearly over, so that none begins while a test counts it.
 fn keep_off_midnight() {
     const DAY: u64 = 86_400;

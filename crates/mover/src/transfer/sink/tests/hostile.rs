@@ -578,6 +578,48 @@ fn in_a_box_only_own_files_get_further_names() {
 }
 
 #[test]
+fn in_a_box_a_name_that_another_took_meanwhile_is_not_a_way_to_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("name");
+    run(box_of(dir.path(), 1), |source| {
+        // Free when it is announced, and taken when it comes.
+        let file = source.announce("name", 4);
+        assert_eq!(source.verdict(file), Verdict::Take { have: Vec::new() });
+        fs::write(&path, "another's").unwrap();
+        source.send(&[(whole_piece(file, b"mine"), b"mine")]).unwrap();
+        source.failed(file);
+        let stolen = source.entry(b"stolen", 0o644, What::HardLink { to: file });
+        source.failed(stolen);
+        source.end();
+    })
+    .1
+    .unwrap();
+    assert_eq!(names(dir.path()), ["name"]);
+    assert_eq!(fs::read(&path).unwrap(), b"another's");
+    assert_eq!(fs::metadata(&path).unwrap().nlink(), 1);
+}
+
+#[test]
+fn in_a_box_directories_of_others_keep_their_attributes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (theirs, new) = (dir.path().join("theirs"), dir.path().join("theirs/new"));
+    fs::create_dir(&theirs).unwrap();
+    fs::set_permissions(&theirs, fs::Permissions::from_mode(0o751)).unwrap();
+    run(box_of(dir.path(), 1), |source| {
+        source.entry(b"theirs", 0o777, What::Directory);
+        source.small("new", b"mine");
+        source.leave();
+        source.end();
+    })
+    .1
+    .unwrap();
+    assert_eq!(fs::read(&new).unwrap(), b"mine");
+    let there = fs::metadata(&theirs).unwrap();
+    assert_eq!(there.mode() & 0o7777, 0o751);
+    assert_ne!(there.mtime(), TIME.seconds, "nor is it given a time");
+}
+
+#[test]
 fn in_a_box_partial_files_are_their_owners() {
     let dir = tempfile::tempdir().unwrap();
     let data = vec![7; 3 * CHUNK as usize];
