@@ -286,7 +286,7 @@ fn take_time(rest: &mut &[u8]) -> Option<Timestamp> {
 }
 
 /// A journal that is being read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Replay {
     seal: Seal,
     /// What was on the medium.

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::transfer::tree_hash::ZEROS;
 
+mod exhaustive;
+
 const EPOCH: Epoch = Epoch { boot: [2; 16], mount: (3, 4) };
 
 fn header(chunks: u64, sparse: bool) -> Header {
