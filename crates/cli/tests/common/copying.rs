@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,6 +14,7 @@ use farhaul_base::Rng;
 use farhaul_wan::{RelayConfig, RelayHandle};
 use tempfile::TempDir;
 
+use super::free_port;
 use super::path::Path as Emulated;
 use super::process::Process;
 use super::sshd::Sshd;
@@ -35,7 +36,7 @@ impl Scene {
         let scene = Scene {
             sshd: Sshd::start()?,
             folder: tempfile::tempdir().expect("a folder"),
-            port: free_port(),
+            port: free_port(Ipv4Addr::UNSPECIFIED.into()),
         };
         scene.far(&[], "");
         Ok(scene)
@@ -146,18 +147,6 @@ impl Drop for Scene {
             }
         }
     }
-}
-
-/// A port that is free for UDP and TCP.
-pub fn free_port() -> u16 {
-    for _ in 0..100 {
-        let tcp = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"));
-        let port = tcp.as_ref().expect("a free port").local_addr().expect("bound").port();
-        if UdpSocket::bind(("0.0.0.0", port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no port is free for both");
 }
 
 /// Kills a process at once.

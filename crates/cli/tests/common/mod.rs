@@ -19,7 +19,8 @@ pub mod storage;
 pub mod tap;
 
 use std::io::Write;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Ends the test with a line `skipped: why`.
@@ -64,9 +65,24 @@ pub fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Addresses on `host` with ports that were free just now, all different.
+/// A port of `host` that is free for UDP and TCP, and stays so while what had it is away: the system hands
+/// out ports from 32768 on, and each test program takes others than those that run beside it.
+pub fn free_port(host: IpAddr) -> u16 {
+    const LOWEST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        let place = std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Relaxed));
+        let port = (LOWEST + place % COUNT) as u16;
+        if UdpSocket::bind((host, port)).is_ok() && TcpListener::bind((host, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free for both");
+}
+
+/// Addresses on `host` with such ports, all different.
 pub fn free_addresses<const N: usize>(host: &str) -> [SocketAddr; N] {
-    let sockets: [UdpSocket; N] =
-        std::array::from_fn(|_| UdpSocket::bind((host, 0)).expect("a free port"));
-    sockets.map(|socket| socket.local_addr().expect("a bound socket"))
+    let host: IpAddr = host.parse().expect("an address");
+    std::array::from_fn(|_| (host, free_port(host)).into())
 }

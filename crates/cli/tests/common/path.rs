@@ -1,10 +1,12 @@
 //! Emulated paths between the processes.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use farhaul_link::{LinkConfig, QueueConfig};
 use farhaul_wan::{PeerPort, Relay, RelayConfig, RelayHandle};
+
+use super::free_port;
 
 /// What a path does in each direction.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +52,10 @@ impl Path {
         Relay::bind(config).and_then(Relay::spawn).expect("a relay")
     }
 
-    /// A relay to `target`; clients talk to its address.
+    /// A relay to `target`; clients talk to its address, at which there may be another later.
     pub fn to(&self, target: SocketAddr) -> RelayHandle {
-        let any: IpAddr = target.ip();
-        self.open(RelayConfig::new((any, 0).into(), target))
+        let here = (target.ip(), free_port(target.ip())).into();
+        self.open(RelayConfig::new(here, target))
     }
 
     /// A relay between two fixed addresses.
