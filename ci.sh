@@ -10,8 +10,18 @@ set -uo pipefail
 cd "$(dirname "$0")"
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(packages fmt lint deny test doc fuzz simfuzz lab dask)
+# All stages share what is built once: with assertions, and fast enough for simulations and data.
+profile=(--profile ci)
+# Programs of tests that take longest.
+slow_tests="cp_killed cp_limits cp_adversary cp_outage cp_transports interop_streams cp_options serve cp_refused"
+# Wherever the environment or Cargo's configuration have put it.
+target=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/') || exit 1
+farhaul=$target/ci/farhaul
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+
+# The command, as the tests have it: features and all.
+build_farhaul() { cargo test --quiet "${profile[@]}" --workspace --all-features --no-run --test command_line; }
 
 stage_packages() {
     local missing=() need
@@ -38,11 +48,11 @@ stage_packages() {
 
 stage_fmt() { cargo fmt --all --check; }
 
-stage_lint() { cargo clippy --workspace --all-targets --all-features --quiet -- -D warnings; }
+stage_lint() { cargo clippy "${profile[@]}" --workspace --all-targets --all-features --quiet -- -D warnings; }
 
 # What is depended on: licences, sources, duplicates, and known advisories (deny.toml).
 stage_deny() {
-    if ! cargo deny --version >/dev/null 2>&1 && ! cargo install --quiet --locked cargo-deny >"$log" 2>&1; then
+    if ! cargo deny --version >/dev/null 2>&1 && ! cargo install --debug --quiet --locked cargo-deny >"$log" 2>&1; then
         echo "skipped: cargo-deny cannot be installed"
         return 0
     fi
@@ -68,29 +78,52 @@ stage_races() {
     host=$(rustc +nightly -vV | sed -n 's/^host: //p')
     # Blocking and lending between threads; single-threaded tests would only be slower.
     CARGO_PROFILE_DEV_DEBUG=line-tables-only RUSTFLAGS=-Zsanitizer=thread \
-        CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/races TSAN_OPTIONS=halt_on_error=1 \
+        CARGO_TARGET_DIR=$target/races TSAN_OPTIONS=halt_on_error=1 \
         cargo +nightly test --quiet -Zbuild-std --target "$host" -p farhaul-mover --lib -- \
         transfer::channel transfer::source::desk transfer::part transfer::sink::workers \
         transfer::pace transfer::detour
 }
 
+# Most programs of tests wait more than they compute, so several run at once.
 stage_test() {
-    # The output of tests that pass is shown too: it holds the reasons of those skipped.
-    cargo test --workspace --all-features --no-fail-fast -- --show-output 2>&1 | tee "$log" |
-        grep -E --line-buffered '^(     Running|   Doc-tests|test result|error|warning|failures:|---- .* stdout|thread .* panicked|assertion|skipped:|  left|  right)|^test .* FAILED'
-    local status=${PIPESTATUS[0]}
+    local out=$target/tests names
+    rm -rf "$out"
+    mkdir -p "$out"
+    cargo test --workspace --all-features --no-run "${profile[@]}" >"$log" 2>&1 ||
+        { cat "$log"; return 1; }
+    # What cargo selects each program by; those that take longest come first.
+    names=$({
+        printf -- '--test %s\n' $slow_tests
+        sed -n -e 's|^  Executable tests/.*/\([^/]*\)-[0-9a-f]*)$|--test \1|p' \
+            -e 's|^  Executable unittests examples/\(.*\)\.rs .*|--example \1|p' "$log" | sort
+        echo '--lib --bins'
+        echo --doc
+    } | awk '!seen[$0]++')
+    export -f run_tests
+    xargs -P "${TEST_PROGRAMS:-3}" -I '{}' bash -c 'run_tests "$@"' _ "$out" "${profile[*]}" '{}' <<<"$names"
+    cat "$out"/*.log >"$log"
     local count
     count() { grep -oE "$1" "$log" | awk '{n += $1} END {print n + 0}'; }
     echo "tests: $(count '[0-9]+ passed') passed, $(count '[0-9]+ failed') failed, $(grep -c '^skipped:' "$log") skipped"
-    return "$status"
+    [ ! -e "$out/failed" ]
+}
+
+# run_tests OUT PROFILE SELECTION: the tests that cargo selects by that, from what is built. The output of
+# those that pass is kept too, for it holds the reasons of those skipped.
+run_tests() {
+    local file="$1/${3//[ -]/}.log" start=$SECONDS
+    # shellcheck disable=SC2086 # several words each
+    cargo test --workspace --all-features --no-fail-fast $2 $3 -- --show-output >"$file" 2>&1 ||
+        echo "FAILED: $3" | tee -a "$1/failed"
+    echo "$3: $((SECONDS - start)) s"
+    grep -E '^(test result|error|warning|failures:|thread .* panicked|assertion|skipped:|  left|  right)|^test .* FAILED' "$file"
 }
 
 # Every test that has a long form, one program after the other. What was measured, and what was
 # skipped, is kept in figures.txt beside the whole output of each.
 stage_long() {
     stage_packages
-    local out file name crate status=0
-    out=$(readlink -m "${CARGO_TARGET_DIR:-target}/long")
+    local out=$target/long file name crate status=0
     mkdir -p "$out"
     : >"$out/figures.txt"
     for file in $(grep -lE '\blong\(\)|FARHAUL_LONG' crates/*/tests/*.rs); do
@@ -106,7 +139,7 @@ stage_long() {
     return "$status"
 }
 
-stage_doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --quiet; }
+stage_doc() { RUSTDOCFLAGS="-D warnings" cargo doc "${profile[@]}" --workspace --all-features --no-deps --quiet; }
 
 # Each fuzz target for a few seconds. Needs a nightly toolchain; FUZZ_SECONDS for longer.
 stage_fuzz() {
@@ -114,15 +147,15 @@ stage_fuzz() {
         echo "skipped: no nightly toolchain for fuzzing"
         return 0
     fi
-    if ! cargo fuzz --version >/dev/null 2>&1 && ! cargo install --quiet cargo-fuzz; then
+    if ! cargo fuzz --version >/dev/null 2>&1 && ! cargo install --debug --quiet cargo-fuzz; then
         echo "skipped: cargo-fuzz cannot be installed"
         return 0
     fi
-    local target
-    for target in $(cd fuzz && cargo +nightly fuzz list); do
-        echo "fuzz $target"
-        mkdir -p "fuzz/corpus/$target"
-        (cd fuzz && cargo +nightly fuzz run "$target" "corpus/$target" "seeds/$target" -- \
+    local name
+    for name in $(cd fuzz && cargo +nightly fuzz list); do
+        echo "fuzz $name"
+        mkdir -p "fuzz/corpus/$name"
+        (cd fuzz && cargo +nightly fuzz run "$name" "corpus/$name" "seeds/$name" -- \
             -max_total_time="${FUZZ_SECONDS:-5}" -verbosity=0 -print_final_stats=0) >"$log" 2>&1 ||
             { tail -40 "$log"; return 1; }
     done
@@ -130,25 +163,21 @@ stage_fuzz() {
 
 # Random networks and flows, simulated; SIMFUZZ_SECONDS for longer.
 stage_simfuzz() {
-    cargo run --quiet --release -p farhaul-cli -- \
-        sim fuzz --runs 100000 --time "${SIMFUZZ_SECONDS:-20}s" --into "${CARGO_TARGET_DIR:-target}/simfuzz"
+    build_farhaul || return 1
+    "$farhaul" sim fuzz --runs 100000 --time "${SIMFUZZ_SECONDS:-20}s" --into "$target/simfuzz"
 }
 
 # The reduced version of every experiment, and the page of all.
 stage_lab() {
-    local out=${CARGO_TARGET_DIR:-target}/lab-quick
-    rm -rf "$out"
-    cargo run --quiet --release -p farhaul-cli -- lab report --quick --out "$out"
+    rm -rf "$target/lab-quick"
+    build_farhaul || return 1
+    "$farhaul" lab report --quick --out "$target/lab-quick"
 }
 
 # A sweep over a Dask cluster on this machine. Needs the packages of lab/requirements.txt.
 stage_dask() {
     command -v python3 >/dev/null || { echo "skipped: no python3"; return 0; }
-    # Wherever the environment or Cargo's configuration have put it.
-    local target venv
-    target=$(cargo metadata --format-version 1 --no-deps |
-        python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])') || return 1
-    venv=$target/dask-venv
+    local venv=$target/dask-venv
     if ! [ "$venv/complete" -nt lab/requirements.txt ]; then
         python3 -m venv "$venv" >"$log" 2>&1 ||
             { echo "skipped: no Python with venv: $(tail -1 "$log")"; return 0; }
@@ -157,8 +186,8 @@ stage_dask() {
             { echo "skipped: Dask cannot be installed: $(tail -1 "$log")"; return 0; }
         touch "$venv/complete"
     fi
-    cargo build --quiet --release -p farhaul-cli || return 1
-    FARHAUL=$target/release/farhaul "$venv/bin/python" -m unittest -v lab/test_dask_sweep.py
+    build_farhaul || return 1
+    FARHAUL=$farhaul "$venv/bin/python" -m unittest -v lab/test_dask_sweep.py
 }
 
 failed=()
