@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::storage::{each_call_fails, keep_the_law};
+use common::storage::{cannot_commit, each_call_fails, keep_the_law};
 use farhaul_faults::{FileSystem, Theme};
 
 #[test]
@@ -34,4 +34,19 @@ fn each_call_fails_on_xfs() {
 #[test]
 fn each_call_fails_on_btrfs() {
     each_call_fails(FileSystem::Btrfs);
+}
+
+#[test]
+fn a_commit_fails_on_ext4() {
+    cannot_commit(FileSystem::Ext4);
+}
+
+#[test]
+fn a_commit_fails_on_xfs() {
+    cannot_commit(FileSystem::Xfs);
+}
+
+#[test]
+fn a_commit_fails_on_btrfs() {
+    cannot_commit(FileSystem::Btrfs);
 }

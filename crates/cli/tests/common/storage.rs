@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use farhaul_faults::check::compare;
-use farhaul_faults::disk::Loss;
-use farhaul_faults::run::{Copy, Injection, program};
+use farhaul_faults::disk::{Failure, Fault, Loss, Operation};
+use farhaul_faults::run::{Copy, End, Injection, program};
 use farhaul_faults::schedule::{CALLS, Figures, Schedule, Theme};
 use farhaul_faults::tree::{Shape, Source};
 use farhaul_faults::{FileSystem, Volume, volume};
@@ -189,4 +189,48 @@ pub fn each_call_fails(file_system: FileSystem) {
         "measured: each call fails on {name}: {runs} failed, {failed} of the copies with them"
     );
     assert!(runs >= 8, "most of these calls are made: {runs}");
+}
+
+/// A file system that cannot commit turns read-only, or shuts itself down, and stays mounted. What
+/// the kernel shows of the copy before is then not on the medium, however it is read.
+pub fn cannot_commit(file_system: FileSystem) {
+    if let Some(why) = volume::missing() {
+        super::skip!("{why}");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = dir.path().join("home");
+    fs::create_dir(&home).expect("a directory");
+    let shape = Shape { small: 30, medium: 1, large: false };
+    let source = Source::new(dir.path().join("source"), "", shape, 1).expect("a tree");
+    let most = if super::long() { 20 } else { 4 };
+    for skip in 0..most {
+        let mut volume = Volume::new(file_system, "").expect("a volume");
+        let target = volume.path().join("copy");
+        let mut copy = copy(&home, source.root(), &target);
+        // All of it has its names, and waits for the medium.
+        let [calls, what] = ["syncfs", "signal=KILL"].map(str::to_owned);
+        copy.injection = Some(Injection { calls, what, first: 1, on: false });
+        assert_eq!(copy.run().expect("it is started"), End::Killed);
+        copy.injection = None;
+        let operations = vec![Operation::WriteOther];
+        let fault = Fault { operations, skip, count: u64::MAX, failure: Failure::Io };
+        volume.disk().inject(fault);
+        volume.write_back();
+        volume.disk().mend();
+        // As it is, and when the cache has forgotten what it can.
+        for forget in [false, true] {
+            if forget {
+                volume.forget(&target);
+            }
+            let end = copy.run().expect("it is started");
+            if end.is_done() {
+                volume.replace(volume.disk().image(Loss::Unflushed)).expect("it is mounted");
+                let differences = compare(source.root(), &target, false).expect("two trees");
+                assert!(differences.is_empty(), "skip {skip}: {end:#?}: {differences:#?}");
+                break;
+            }
+        }
+        volume.remount().expect("it was mounted before");
+        until_done(&mut volume, &copy);
+    }
 }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use rustix::fs::{Mode, OFlags, fstat, fstatfs, fsync, openat};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags, fstat, fstatfs, fstatvfs, fsync, openat};
 use rustix::io::Errno;
 
 use super::tree::{Directory, Place};
@@ -76,22 +76,52 @@ impl Sink<'_> {
     /// Waits until all that was written is on the medium. An error is remembered: it is told once by the
     /// kernel, and what it is about is lost.
     pub(super) fn sync_all(&self) -> io::Result<()> {
-        let devices: Vec<_> =
-            lock(&self.devices).iter().map(|(_, device)| Arc::clone(device)).collect();
-        for device in devices {
-            match self.stages.during(Stage::Write, || (self.syncfs)(&device)) {
-                Ok(()) => {}
+        let devices = lock(&self.devices).clone();
+        for (_, device) in devices {
+            let synced = match self.stages.during(Stage::Write, || (self.syncfs)(&device)) {
                 // Then everything was synced on its own.
-                Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => rustix::fs::sync(),
-                Err(error) => {
-                    lock(&self.unsynced).get_or_insert(error.into());
+                Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
+                    rustix::fs::sync();
+                    Ok(())
                 }
+                synced => synced,
+            };
+            // A file system that could not commit turns read-only, and syncfs(2) has nothing to do then
+            // and succeeds, while the kernel shows what has come, and even what is read past the cache
+            // is lost when it is unmounted.
+            let synced = match synced {
+                Ok(()) if is_read_only(&device) => Err(Errno::ROFS),
+                synced => synced,
+            };
+            if let Err(error) = synced {
+                lock(&self.unsynced).get_or_insert(error.into());
             }
         }
+        self.synced()
+    }
+
+    /// Whether no sync has failed so far.
+    fn synced(&self) -> io::Result<()> {
         match &*lock(&self.unsynced) {
             Some(error) => Err(trouble::same(error)),
             None => Ok(()),
         }
+    }
+
+    /// Everything is on the medium: the marks say so from now on, or it is an error. If `all` that the
+    /// source has is here, what others left is not doubted any more.
+    pub(super) fn end_marks(&self, all: bool) -> io::Result<()> {
+        let ended = lock(&self.marks).end(all);
+        self.ended(ended)
+    }
+
+    /// A file system that takes no change of its marks has not taken what they cover either, whatever it
+    /// has answered to a sync.
+    fn ended(&self, marks: io::Result<()>) -> io::Result<()> {
+        if let Err(error) = marks {
+            lock(&self.unsynced).get_or_insert(error);
+        }
+        self.synced()
     }
 
     /// Has the kernel write back what it has, once, before what is doubted is read from the medium.
@@ -123,7 +153,9 @@ impl Sink<'_> {
         if let Some(last) = retired
             && self.sync_all().is_ok()
         {
-            lock(&self.marks).end_retired(last);
+            let ended = lock(&self.marks).end_retired(last);
+            // What failed is told at the end.
+            let _ = self.ended(ended);
         }
     }
 }
@@ -148,10 +180,16 @@ fn tells_of_failures(directory: &OwnedFd) -> bool {
     kind.is_ok_and(|kind| TELLING.contains(&kind)) && kernel_tells()
 }
 
-/// Since Linux 5.8 it does.
+/// Since Linux 5.8 syncfs(2) tells of content that did not get to the medium, and since 5.17 of what the
+/// file system itself could not do.
 fn kernel_tells() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    version(&release).is_some_and(|version| version >= (5, 8))
+    version(&release).is_some_and(|version| version >= (5, 17))
+}
+
+/// Whether the file system of a directory is mounted for reading alone, or has turned so after an error.
+fn is_read_only(directory: &OwnedFd) -> bool {
+    fstatvfs(directory).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {

@@ -341,7 +341,7 @@ impl Sink<'_> {
             self.sync_all().map_err(|error| self.fatal(self.settings.shown.clone(), error))?;
             // What is to stay was not looked at.
             let all = failed + omitted == 0 && self.settings.existing != Existing::Keep;
-            lock(&self.marks).end(all);
+            self.end_marks(all).map_err(|error| self.fatal(self.settings.shown.clone(), error))?;
         }
         let _answered = self.answering.write().unwrap_or_else(PoisonError::into_inner);
         // Before it is said, as the answer may come at once.

@@ -202,10 +202,11 @@ pub(super) struct Own {
 
 impl Own {
     /// What it speaks of is on the medium.
-    pub(super) fn remove(self) {
-        // One that stays costs the next transfer some reading.
-        let _ = unlinkat(&self.directory, self.name.as_str(), AtFlags::empty());
+    fn remove(self) -> io::Result<()> {
+        let removed = unlinkat(&self.directory, self.name.as_str(), AtFlags::empty());
+        // Others may be in it.
         let _ = unlinkat(&*self.root, UNSYNCED, AtFlags::REMOVEDIR);
+        taken(removed)
     }
 
     /// Takes another name into it; `true` if it covers everything by then.
@@ -286,7 +287,7 @@ impl Marks {
                 });
                 match covered {
                     Ok(_) => self.own = Some(own),
-                    Err(_) => own.remove(),
+                    Err(_) => drop(own.remove()),
                 }
                 covered
             }
@@ -301,30 +302,43 @@ impl Marks {
         (!self.retired.is_empty()).then_some(last)
     }
 
-    /// What the marks cover that were retired up to the `last` is on the medium.
-    pub(super) fn end_retired(&mut self, last: u64) {
+    /// What the marks cover that were retired up to the `last` is on the medium. An error means that it
+    /// may not be.
+    pub(super) fn end_retired(&mut self, last: u64) -> io::Result<()> {
+        let mut ended = Ok(());
         while self.ended < last
             && let Some(own) = self.retired.pop_front()
         {
-            own.remove();
             self.ended += 1;
+            ended = ended.and(own.remove());
         }
+        ended
     }
 
     /// Everything is on the medium. If `all` that the source has is here, nothing of it is doubted any
-    /// more.
-    pub(super) fn end(&mut self, all: bool) {
+    /// more. An error means that it may not be there.
+    pub(super) fn end(&mut self, all: bool) -> io::Result<()> {
         // Also those that another thread has retired and is waiting for.
-        if let Some(last) = self.retire() {
-            self.end_retired(last);
-        }
+        let mut ended = match self.retire() {
+            Some(last) => self.end_retired(last),
+            None => Ok(()),
+        };
         for found in self.found.drain(..).filter(|_| all) {
             let Some(at) = &found.at else { continue };
             for mark in found.marks {
-                // What cannot be taken away is doubted the next time.
-                let _ = mark.end(at, self.copy);
+                ended = ended.and(mark.end(at, self.copy));
             }
         }
+        ended
+    }
+}
+
+/// What a file system has said to a change of a mark. What may not be changed, or is gone, is doubted
+/// the next time; any other error is the file system's own.
+fn taken(done: rustix::io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(Errno::ACCESS | Errno::PERM | Errno::NOENT) => Ok(()),
+        done => Ok(done?),
     }
 }
 
@@ -334,16 +348,18 @@ impl Mark {
         if copy == CopyId::default() {
             return Ok(());
         }
-        let directory = openat(at, UNSYNCED, DIRECTORY, Mode::empty())?;
-        let (mut file, writable) = open(&directory, &self.name)?;
-        if !writable || !is_dead(&file) {
+        let Ok(directory) = openat(at, UNSYNCED, DIRECTORY, Mode::empty()) else { return Ok(()) };
+        let Ok((mut file, true)) = open(&directory, &self.name) else { return Ok(()) };
+        if !is_dead(&file) {
             return Ok(());
         }
         if self.said.copy == copy {
-            unlinkat(&directory, &*self.name, AtFlags::empty())?;
+            let removed = unlinkat(&directory, &*self.name, AtFlags::empty());
             // Others may be in it.
             let _ = unlinkat(at, UNSYNCED, AtFlags::REMOVEDIR);
-        } else if self.met.load(Ordering::Relaxed) && self.said.compared.len() < COMPARED {
+            return taken(removed);
+        }
+        if self.met.load(Ordering::Relaxed) && self.said.compared.len() < COMPARED {
             // A line that was cut off must not swallow this one.
             file.write_all(format!("\ncompared {}\n", hex(&copy)).as_bytes())?;
             file.sync_data()?;
@@ -472,7 +488,7 @@ fn make(root: &Arc<OwnedFd>, copy: CopyId) -> io::Result<Own> {
         return match written {
             Ok(()) => Ok(own),
             Err(error) => {
-                own.remove();
+                let _ = own.remove();
                 Err(error)
             }
         };
@@ -574,7 +590,7 @@ mod tests {
         assert!(seen().said.cover.has(b"h") && !seen().said.cover.has(b"x") && !seen().dead);
         assert!(marks.cover(&root, b"x").unwrap());
         assert!(seen().said.cover.has(b"y"));
-        marks.end(false);
+        marks.end(false).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
@@ -592,10 +608,10 @@ mod tests {
         marks.cover(&root, b"c").unwrap();
         assert_eq!(left(), 3);
         // What the second covers came after the sync that ends the first.
-        marks.end_retired(first);
+        marks.end_retired(first).unwrap();
         assert_eq!(left(), 2);
-        marks.end(false);
-        marks.end_retired(second);
+        marks.end(false).unwrap();
+        marks.end_retired(second).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 

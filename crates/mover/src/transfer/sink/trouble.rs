@@ -27,7 +27,9 @@ pub(super) fn with_advice(error: io::Error) -> io::Error {
         Some(Errno::NOSPC) => "make room",
         Some(Errno::DQUOT) => "make room or raise the quota",
         Some(Errno::IO) => "look after the medium",
-        Some(Errno::ROFS) => "mount it for writing",
+        Some(Errno::ROFS) => {
+            "if an error made it so (the kernel's log tells), check it; mount it for writing"
+        }
         Some(Errno::STALE | Errno::NODEV) => "mount it again",
         Some(Errno::MFILE | Errno::NFILE) => "allow more open files",
         Some(Errno::NOMEM) => "free memory",
