@@ -341,6 +341,19 @@ mod tests {
     }
 
     #[test]
+    fn lanes_wait_for_what_control_channels_take_of_the_rate() {
+        let limits = Limits { rate: Some(8_000_000), ..Limits::default() };
+        let meter = Arc::new(Meter::new(Arc::default(), limits));
+        let control = Purpose::Control { received: 0 };
+        let mut control = meter.take(link(400_000), control, 9).expect("room");
+        std::io::copy(&mut control.reader, &mut std::io::sink()).expect("bytes");
+        assert_eq!(control.handle.held_back(), Duration::ZERO, "it is not held up itself");
+        let mut lane = meter.take(link(1000), LANE, 9).expect("room");
+        lane.reader.read_to_end(&mut Vec::new()).expect("bytes");
+        assert!(lane.handle.held_back() > Duration::from_millis(100));
+    }
+
+    #[test]
     fn new_limits_hold_for_connections_that_are_there() {
         let meter = Arc::new(Meter::new(Arc::default(), Limits::default()));
         let mut lane = meter.take(link(1000), LANE, 9).expect("room");
