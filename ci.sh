@@ -123,13 +123,20 @@ run_tests() {
 # skipped, is kept in figures.txt beside the whole output of each.
 stage_long() {
     stage_packages
-    local out=$target/long file name crate status=0
+    local out=$target/long file name crate selection status=0
     mkdir -p "$out"
     : >"$out/figures.txt"
-    for file in $(grep -lE '\blong\(\)|FARHAUL_LONG' crates/*/tests/*.rs); do
-        name=$(basename "$file" .rs)
+    # Programs of tests, and crates with such tests beside the code.
+    for file in $(grep -lE '\blong\(\)|FARHAUL_LONG' crates/*/tests/*.rs) \
+        $(grep -rl FARHAUL_LONG crates/*/src | sed 's|/src/.*|/src/lib.rs|' | sort -u); do
         crate=${file%/tests/*}
-        FARHAUL_LONG=1 cargo test --release --manifest-path "$crate/Cargo.toml" --test "$name" -- --nocapture 2>&1 |
+        crate=${crate%/src/*}
+        name=$(basename "$file" .rs)
+        case $file in
+            */src/*) selection=(--lib) name=${crate#crates/} ;;
+            *) selection=(--test "$name") ;;
+        esac
+        FARHAUL_LONG=1 cargo test --release --manifest-path "$crate/Cargo.toml" "${selection[@]}" -- --nocapture 2>&1 |
             tee "$out/$name.log" |
             grep -E --line-buffered '^(measured:|skipped:|test |FARHAUL_SEED|thread .* panicked|error)' |
             sed -u "s/^/$name: /" | tee -a "$out/figures.txt"
