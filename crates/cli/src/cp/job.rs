@@ -301,3 +301,68 @@ pub struct ProgressLine {
     pub limit: String,
     pub current: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// All objects of `value`, each with a member more than it has, one at a time.
+    fn with_one_more(value: &Value) -> Vec<Value> {
+        let mut all = Vec::new();
+        if let Value::Object(members) = value {
+            let mut more = members.clone();
+            more.insert("newer".to_owned(), json!(true));
+            all.push(Value::Object(more));
+            for (name, member) in members {
+                for changed in with_one_more(member) {
+                    let mut members = members.clone();
+                    members.insert(name.clone(), changed);
+                    all.push(Value::Object(members));
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn what_a_side_does_not_know_of_its_part_is_refused() {
+        let terms = json!({
+            "verify": true, "dry_run": false, "outage_ms": 1, "lanes": 1, "fixed_lanes": false,
+            "cc": "haul", "mss": 1500, "receive_memory": null, "send_memory": null, "rate": null,
+            "preserve": {
+                "mode": true, "times": true, "owner": false, "xattrs": false, "hard_links": false,
+                "sparse": false,
+            },
+            "plain": false,
+        });
+        let source = json!({"source": {
+            "paths": [[97]], "stream": false, "rules": [["*", true]], "count": false, "one_file": false,
+        }});
+        let sink = json!({"sink": {
+            "path": [97], "stream": false, "directory": true, "existing": "update", "delete": false,
+            "max_delete": null, "allow_empty": false, "spared": [], "keep_set_id": false,
+            "want_digests": false, "trust_partial": false, "copy": CopyId::default(),
+        }});
+        for job in [source, sink] {
+            let served = json!({"export": "data", "job": job, "terms": terms});
+            assert!(serde_json::from_value::<ServedOrder>(served.clone()).is_ok());
+            let more = with_one_more(&served);
+            assert_eq!(
+                more.len(),
+                5,
+                "an order, its job with its kind, its terms and what they keep"
+            );
+            for order in more {
+                assert!(serde_json::from_value::<ServedOrder>(order.clone()).is_err(), "{order}");
+            }
+            let told =
+                json!({"job": job, "terms": terms, "ports": [1, 2], "tell": true, "peer": null});
+            assert!(serde_json::from_value::<Order>(told.clone()).is_ok());
+            for order in with_one_more(&told) {
+                assert!(serde_json::from_value::<Order>(order.clone()).is_err(), "{order}");
+            }
+        }
+    }
+}
