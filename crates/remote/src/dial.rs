@@ -17,7 +17,7 @@ use farhaul::{Endpoint, Options};
 pub use self::error::{DialError, DialFailure};
 use self::race::{Attempt, Race};
 use crate::lines::shown;
-use crate::link::{Kind, Link};
+use crate::link::{Injection, Kind, Link};
 use crate::lock;
 use crate::secured::Terms;
 
@@ -106,11 +106,13 @@ impl DialConfig {
 /// Makes links to one peer. Those over UDT share a UDP port for each local address.
 ///
 /// It dials as often as links are wanted, from any thread. What answered is remembered, and tried
-/// first the next time, until it fails or [`Dialer::reset`] is called.
+/// first the next time, until it fails or [`Dialer::reset`] is called. Its links are those of one session: they
+/// share an [`Injection`].
 #[derive(Debug)]
 pub struct Dialer {
     config: DialConfig,
     memory: Memory,
+    injection: Injection,
 }
 
 #[derive(Debug, Default)]
@@ -124,7 +126,7 @@ struct Memory {
 impl Dialer {
     /// Nothing is dialed yet.
     pub fn new(config: DialConfig) -> Dialer {
-        Dialer { config, memory: Memory::default() }
+        Dialer { config, memory: Memory::default(), injection: Injection::default() }
     }
 
     /// Whom it dials, and how.
@@ -177,7 +179,10 @@ impl Dialer {
             Err(error) if error.failure == DialFailure::Interrupted => {}
             Err(_) => drop(found.remove(&(transport, local))),
         }
-        raced.map(|(link, _)| link)
+        raced.map(|(link, _)| {
+            link.handle().share(&self.injection);
+            link
+        })
     }
 
     /// Forgets what answered and the ports it was dialed from: an address of this host has changed,

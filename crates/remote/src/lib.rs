@@ -22,7 +22,7 @@ mod wire;
 pub use dial::{DialConfig, DialError, DialFailure, Dialer, Transport, resolve};
 pub use host::{configured_hostname, interface_addresses, own_addresses};
 pub use lines::Received;
-pub use link::{Kind, Link, LinkHandle, LinkReader, LinkStats, LinkWriter};
+pub use link::{Injection, Kind, Link, LinkHandle, LinkReader, LinkStats, LinkWriter};
 pub use listen::{ListenConfig, Listening};
 pub use secured::{Context, LinkError, Terms};
 #[doc(hidden)]

@@ -6,14 +6,13 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use farhaul_secure::{Opener, PublicKey, Sealer, Session};
 
 use crate::lock;
-use crate::secured::Injected;
 use crate::wire::{Core, Raw, Wire};
 
 /// What is gathered before it is read or written where nothing is sealed, bytes.
@@ -100,6 +99,12 @@ pub struct LinkStats {
     pub arrived: Option<u64>,
 }
 
+/// Whether data was injected into a link of a session. All links that share it have the peer tag its data
+/// packets from then on, which costs both sides time, so that no link of another session shares it: a client
+/// that sends what does not open slows nothing but its own.
+#[derive(Clone, Debug, Default)]
+pub struct Injection(Arc<AtomicBool>);
+
 struct Shared {
     core: Arc<Core>,
     input: Mutex<Input>,
@@ -107,8 +112,9 @@ struct Shared {
     output: Mutex<Option<Output>>,
     peer: Option<PublicKey>,
     cipher: Option<&'static str>,
-    /// Data was injected into a link of the session, and this link has answered that.
-    injected: Injected,
+    /// Of the session that the link belongs to, once that is known.
+    injection: OnceLock<Injection>,
+    /// This link has answered an injection.
     answered: AtomicBool,
 }
 
@@ -128,27 +134,17 @@ impl Link {
         session: &Session,
         opener: Opener<Wire>,
         sealer: Sealer<Wire>,
-        injected: Injected,
     ) -> Link {
-        let (input, output) = (Input::Sealed(opener), Output::Sealed(sealer));
-        let link = Link::new(core, Some(session), input, output, injected);
-        link.shared.answer_injection();
-        link
+        Link::new(core, Some(session), Input::Sealed(opener), Output::Sealed(sealer))
     }
 
     pub(crate) fn plain(core: Arc<Core>, session: Option<&Session>) -> Link {
         let input = Input::Plain(BufReader::with_capacity(BUFFER, Wire(Arc::clone(&core))));
         let output = Output::Plain(BufWriter::with_capacity(BUFFER, Wire(Arc::clone(&core))));
-        Link::new(core, session, input, output, Injected::default())
+        Link::new(core, session, input, output)
     }
 
-    fn new(
-        core: Arc<Core>,
-        session: Option<&Session>,
-        input: Input,
-        output: Output,
-        injected: Injected,
-    ) -> Link {
+    fn new(core: Arc<Core>, session: Option<&Session>, input: Input, output: Output) -> Link {
         let sealed = matches!(input, Input::Sealed(_));
         let shared = Shared {
             core,
@@ -156,7 +152,7 @@ impl Link {
             output: Mutex::new(Some(output)),
             peer: session.map(Session::peer),
             cipher: session.filter(|_| sealed).map(Session::cipher),
-            injected,
+            injection: OnceLock::new(),
             answered: AtomicBool::new(false),
         };
         Link { shared: Arc::new(shared) }
@@ -252,6 +248,12 @@ impl LinkHandle {
         self.0.core.set_max_rate(bits_per_second);
     }
 
+    /// The link belongs to the session whose links share `injection`. Of several calls the first counts.
+    pub fn share(&self, injection: &Injection) {
+        let _ = self.0.injection.set(injection.clone());
+        self.0.answer_injection();
+    }
+
     /// What the transport tells. Rates are since the query before, so one asker is best.
     pub fn stats(&self) -> LinkStats {
         let core = &self.0.core;
@@ -284,7 +286,9 @@ impl LinkHandle {
 impl Shared {
     /// Where data was injected into a link of the session, the peer is asked to tag its data packets.
     fn answer_injection(&self) {
-        if self.injected.load(Ordering::Relaxed) && !self.answered.swap(true, Ordering::Relaxed) {
+        let injected =
+            self.injection.get().is_some_and(|injection| injection.0.load(Ordering::Relaxed));
+        if injected && self.cipher.is_some() && !self.answered.swap(true, Ordering::Relaxed) {
             self.core.authenticate_data();
         }
     }
@@ -360,9 +364,12 @@ impl Read for LinkReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let result = lock(&self.0.input).read(buf);
         let sealed = self.0.cipher.is_some();
-        if sealed && result.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidData) {
+        if sealed
+            && result.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidData)
+            && let Some(injection) = self.0.injection.get()
+        {
             // A record that does not open: this link is over, the others take precautions.
-            self.0.injected.store(true, Ordering::Relaxed);
+            injection.0.store(true, Ordering::Relaxed);
         }
         self.0.answer_injection();
         result

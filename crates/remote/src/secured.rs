@@ -2,7 +2,6 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use farhaul_secure::{HandshakeError, Identity, Opener, PublicKey, Role, Sealer, Trust, handshake};
@@ -32,15 +31,12 @@ pub struct Terms {
 
 /// A secret of both sides, which is not shown.
 #[derive(Clone, Default)]
-pub struct Context(Zeroizing<Vec<u8>>, Injected);
-
-/// Whether data was injected into a link of the session: all of them have data packets tagged from then on.
-pub(crate) type Injected = Arc<AtomicBool>;
+pub struct Context(Zeroizing<Vec<u8>>);
 
 impl Context {
     /// Of these bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Context(Zeroizing::new(bytes), Injected::default())
+        Context(Zeroizing::new(bytes))
     }
 }
 
@@ -175,6 +171,6 @@ pub(crate) fn secure(
     core.unhurried().map_err(LinkError::Broken)?;
     Ok(match plain {
         true => Link::plain(core, Some(&session)),
-        false => Link::sealed(core, &session, opener, sealer, Arc::clone(&terms.context.1)),
+        false => Link::sealed(core, &session, opener, sealer),
     })
 }

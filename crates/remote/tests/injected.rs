@@ -7,11 +7,11 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farhaul_remote::{DialConfig, Dialer, Transport};
+use farhaul_remote::{DialConfig, Dialer, Injection, Link, LinkReader, LinkWriter, Transport};
 
 use common::{TIME, dial, here, listen, two};
 
@@ -77,6 +77,117 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
     }
+}
+
+/// Passes datagrams on between clients and `server`, and may change one of data on its way to the server.
+struct Changer {
+    addr: SocketAddr,
+    /// The next datagram of data to the server is changed.
+    change: Arc<AtomicBool>,
+    /// Of data packets to the server: those bits of the word for flags and message number, of the first
+    /// packet, that have been alike in all, all of them at first.
+    alike: Arc<AtomicU32>,
+    over: Arc<AtomicBool>,
+}
+
+impl Changer {
+    fn to(server: SocketAddr) -> Changer {
+        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let changer = Changer {
+            addr: near.local_addr().unwrap(),
+            change: Arc::default(),
+            alike: Arc::new(AtomicU32::new(u32::MAX)),
+            over: Arc::default(),
+        };
+        let (change, alike) = (Arc::clone(&changer.change), Arc::clone(&changer.alike));
+        let over = Arc::clone(&changer.over);
+        near.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        thread::spawn(move || {
+            let (mut client, mut first, mut buf) = (None, None, [0; 2048]);
+            while !over.load(Ordering::Relaxed) {
+                let Ok((len, from)) = near.recv_from(&mut buf) else { continue };
+                let back = from == server;
+                if !back {
+                    client = Some(from);
+                }
+                let Some(to) = (if back { client } else { Some(server) }) else { continue };
+                let packet = &mut buf[..len];
+                if !back && packet[0] & 0x80 == 0 {
+                    let word = u32::from_be_bytes(*packet[4..].first_chunk().unwrap());
+                    let other = word ^ *first.get_or_insert(word);
+                    alike.fetch_and(!other, Ordering::Relaxed);
+                    if change.swap(false, Ordering::Relaxed) {
+                        packet[len - 1] ^= 1;
+                    }
+                }
+                near.send_to(packet, to).unwrap();
+            }
+        });
+        changer
+    }
+
+    /// Whether data packets bear tags: without, the flags are the same in all.
+    fn has_seen_tags(&self) -> bool {
+        self.alike.load(Ordering::Relaxed) >> 29 != 0b111
+    }
+}
+
+impl Drop for Changer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A piece of data from one end of a link to the other; whether it has arrived.
+fn pass(writer: &mut LinkWriter, reader: &mut LinkReader) -> bool {
+    let data = [7; 20_000];
+    let mut received = [0; 20_000];
+    writer.write_all(&data).unwrap();
+    writer.flush().unwrap();
+    reader.read_exact(&mut received).is_ok() && received == data
+}
+
+/// One listener serves several sessions, as a server does: where data was injected into one of them, the
+/// others do not pay for it.
+#[test]
+fn injected_data_has_the_links_of_its_own_session_tagged_and_no_others() {
+    let (near_terms, far_terms) = two(false);
+    let (listening, links) = listen(far_terms);
+    let server = SocketAddr::from(([127, 0, 0, 1], listening.udp_port().unwrap()));
+    let session = |links_wanted: usize| {
+        let injection = Injection::default();
+        let changers: Vec<_> = (0..links_wanted).map(|_| Changer::to(server)).collect();
+        let both = changers.iter().map(|changer| {
+            let config = here(&listening, near_terms.clone());
+            let candidates = vec![changer.addr];
+            let config = DialConfig { transport: Transport::Udp, candidates, ..config };
+            let near = dial(&Dialer::new(config)).unwrap();
+            let far = links.recv_timeout(TIME).unwrap();
+            far.handle().share(&injection);
+            (Link::into_parts(near), Link::into_parts(far))
+        });
+        let both: Vec<_> = both.collect();
+        (changers, both)
+    };
+    let (attacked, mut own) = session(2);
+    let (aside, mut others) = session(1);
+    for (near, far) in own.iter_mut().chain(&mut others) {
+        assert!(pass(&mut near.1, &mut far.0));
+    }
+    attacked[0].change.store(true, Ordering::Relaxed);
+    let (near, far) = &mut own[0];
+    assert!(!pass(&mut near.1, &mut far.0), "what was changed does not open");
+    let deadline = Instant::now() + TIME;
+    let (own, other) = (&mut own[1], &mut others[0]);
+    while !attacked[1].has_seen_tags() {
+        assert!(Instant::now() < deadline, "no tags");
+        assert!(pass(&mut own.0.1, &mut own.1.0));
+        assert!(pass(&mut other.0.1, &mut other.1.0));
+    }
+    for _ in 0..20 {
+        assert!(pass(&mut other.0.1, &mut other.1.0));
+    }
+    assert!(!aside[0].has_seen_tags(), "the other session's data bears tags");
 }
 
 /// Made of a true packet: a shutdown, a light ACK, an ACK2, a copy, one with a changed tag.

@@ -15,7 +15,9 @@ use farhaul_mover::transfer::session::{Links, greet, refuse};
 use farhaul_mover::transfer::{Event, Observer, TransferError};
 use farhaul_remote::agent::{Controller, ControllerSender, Refusal};
 use farhaul_remote::bootstrap::{Advertised, Expected, Greeting, Hello, Start};
-use farhaul_remote::{DialConfig, Dialer, ListenConfig, Listening, Received, Terms};
+use farhaul_remote::{
+    DialConfig, Dialer, Injection, Link, ListenConfig, Listening, Received, Terms,
+};
 use farhaul_secure::{Identity, Trust};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -156,8 +158,12 @@ pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal
     let session = hello.session.0;
     let (give, links) = channel();
     let window = order.terms.most_window();
-    let listening = listen(&config, move |link| newcomer(adapt(link, window), session, &give))
-        .map_err(|error| format!("cannot listen: {error}"))?;
+    let injection = Injection::default();
+    let newcomer = move |link: Link| {
+        link.handle().share(&injection);
+        newcomer(adapt(link, window), session, &give);
+    };
+    let listening = listen(&config, newcomer).map_err(|error| format!("cannot listen: {error}"))?;
     let greeting = Greeting {
         udp_port: listening.udp_port(),
         tcp_port: listening.tcp_port(),
@@ -257,7 +263,7 @@ impl Alone {
 /// Listens. A port of an agent whose controller was killed is free again soon.
 fn listen(
     config: &ListenConfig,
-    deliver: impl Fn(farhaul_remote::Link) + Clone + Send + Sync + 'static,
+    deliver: impl Fn(Link) + Clone + Send + Sync + 'static,
 ) -> io::Result<Listening> {
     let until = Instant::now() + 3 * ORPHANED;
     loop {

@@ -213,7 +213,9 @@ impl Server {
             let first = meet(&mut link);
             let in_time = self.leave(guest);
             match first {
-                Ok(First::Join(join)) if in_time => return self.join(&caller, &join, link),
+                Ok(First::Join(join)) if in_time => {
+                    return self.join(&caller, &join, link, &handle);
+                }
                 Ok(First::Open(open)) if in_time && may_open => {
                     may_open = false;
                     let opened = match self.open(&mut caller, &open.order) {
@@ -307,7 +309,7 @@ impl Server {
         }
     }
 
-    fn join(&self, caller: &Caller, join: &Join, mut link: Link) {
+    fn join(&self, caller: &Caller, join: &Join, mut link: Link, handle: &LinkHandle) {
         let Some(session) = self.sessions.get(&join.session, &caller.key) else {
             let fields = [
                 ("client", Field::from(caller.client.as_str())),
@@ -320,6 +322,7 @@ impl Server {
         };
         match session.meter.take(link, join.purpose, MOST_LINKS) {
             Ok(link) => {
+                handle.share(&session.injection);
                 if let Purpose::Control { .. } = join.purpose {
                     session.controls.fetch_add(1, Ordering::AcqRel);
                 }

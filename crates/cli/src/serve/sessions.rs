@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use farhaul_mover::transfer::TransferError;
 use farhaul_mover::transfer::link::{Link, Purpose};
+use farhaul_remote::Injection;
 use farhaul_secure::PublicKey;
 
 use super::admit::{Basis, Refusal};
@@ -47,6 +48,8 @@ pub struct Running {
     pub give: Sender<(Purpose, Link)>,
     /// Its connections.
     pub meter: Arc<Meter>,
+    /// Whether data was injected into one of them.
+    pub injection: Injection,
     /// Has it begin all connections anew.
     pub reconnect: Arc<AtomicBool>,
     /// Why it is to end.
@@ -73,6 +76,7 @@ impl Running {
             basis,
             give,
             meter: Arc::new(meter),
+            injection: Injection::default(),
             reconnect: Arc::default(),
             end: Mutex::default(),
             controls: AtomicU64::new(0),
