@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use farhaul_mover::transfer::interrupt::Interrupt;
 use farhaul_mover::transfer::link::LinkHandle;
 use farhaul_mover::transfer::message::Message;
 use farhaul_mover::transfer::sink::{Preserve, Sink, SinkOptions, SinkTarget};
@@ -56,7 +57,8 @@ impl Read for Pieces {
 fn work(sink: &Sink<'_>, number: u32, reader: &mut (dyn Read + Send)) -> bool {
     let keep = || true;
     let writer = &mut std::io::sink();
-    let lane = Lane { number, reader, writer, handle: &NoHandle, keep: &keep };
+    let (handle, interrupt) = (&NoHandle, &Interrupt::default());
+    let lane = Lane { number, reader, writer, handle, interrupt, keep: &keep };
     !matches!(sink.lane(lane), Err(LaneEnd::Fatal(_)))
 }
 

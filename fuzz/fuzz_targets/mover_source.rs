@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use farhaul_mover::transfer::block::{BLOCK_HEADER, MAX_DATA, MAX_PIECES, PIECE_HEADER};
+use farhaul_mover::transfer::interrupt::Interrupt;
 use farhaul_mover::transfer::link::LinkHandle;
 use farhaul_mover::transfer::message::{Message, Verdict};
 use farhaul_mover::transfer::session::Session;
@@ -154,7 +155,8 @@ fuzz_target!(|bytes: &[u8]| {
                 let mut out = Out { sent, fails: flags & 32 > 0 && number == 0 };
                 let (reader, writer) = (&mut io::empty(), &mut out);
                 let keep = || true;
-                let lane = Lane { number, reader, writer, handle: &NoHandle, keep: &keep };
+                let (handle, interrupt) = (&NoHandle, &Interrupt::default());
+                let lane = Lane { number, reader, writer, handle, interrupt, keep: &keep };
                 if let Err(LaneEnd::Fatal(error)) = source.lane(lane) {
                     panic!("files of one's own do not end a transfer: {error}");
                 }
