@@ -112,21 +112,29 @@ fn waits_for_a_rate_end_with_their_client_and_with_the_server() {
 #[test]
 fn a_copy_at_the_least_rate_is_interrupted_at_once() {
     let site = Site::new(EXPORTS);
-    let server = site.serve();
-    let big = site.write("here/big", vec![7; 40 << 20]);
+    let _server = site.serve();
+    let data = vec![7; 40 << 20];
+    let [big, _] = ["here/big", "out/big"].map(|name| site.write(name, &data));
     let rate = (LEAST_RATE / 1000).to_string() + "k";
     let lanes = MAX_LANES.to_string();
-    let copy = site.start_cp(&["--rate", &rate, "--streams", &lanes, &big, &site.url("in/")]);
-    server.wait_error_line("session-opened");
-    let all = || status(&copy, "Threads") > u64::from(MAX_LANES);
-    wait("lanes", Duration::from_secs(20), all);
+    let start = |from: &str, to: &str| {
+        let copy = site.start_cp(&["--rate", &rate, "--streams", &lanes, from, to]);
+        let all = || status(&copy, "Threads") > u64::from(MAX_LANES);
+        wait("lanes", Duration::from_secs(20), all);
+        copy
+    };
+    let back = site.path("here/back");
+    let push = start(&big, &site.url("in/"));
+    let pull = start(&site.url("out/big"), back.to_str().expect("text"));
     // Until the lanes wait for their second turns, of which the last comes in half a minute; nothing that
     // can be seen from outside tells.
     thread::sleep(Duration::from_secs(4));
-    copy.interrupt();
-    let began = Instant::now();
-    assert_eq!(copy.finish().code, Some(130));
-    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+    for copy in [push, pull] {
+        copy.interrupt();
+        let began = Instant::now();
+        assert_eq!(copy.finish().code, Some(130));
+        assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+    }
     // A rate below it is no rate.
     site.cp(&["--rate", "10", &big, &site.url("in/")]).refused(2);
 }
