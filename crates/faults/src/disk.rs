@@ -99,6 +99,8 @@ struct State {
     pool: Option<usize>,
     shot: Option<Shot>,
     taken: Option<Image>,
+    /// Writes and flushes are not answered.
+    stalled: bool,
 }
 
 /// What has happened to a disk.
@@ -147,13 +149,20 @@ pub struct Disk {
     state: Mutex<State>,
     /// A write has been answered.
     written: Condvar,
+    /// The disk answers again.
+    answers: Condvar,
 }
 
 impl Disk {
     /// An empty disk of `size` bytes, a multiple of [`BLOCK`].
     pub fn new(size: u64) -> Arc<Disk> {
         assert!(size.is_multiple_of(BLOCK as u64), "whole blocks");
-        Arc::new(Disk { size, state: Mutex::default(), written: Condvar::new() })
+        Arc::new(Disk {
+            size,
+            state: Mutex::default(),
+            written: Condvar::new(),
+            answers: Condvar::new(),
+        })
     }
 
     /// Bytes.
@@ -163,6 +172,23 @@ impl Disk {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Once the disk answers.
+    fn lock_answering(&self) -> MutexGuard<'_, State> {
+        let waited = self.answers.wait_while(self.lock(), |state| state.stalled);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on no write and no flush is answered, until [`Disk::answer`] or [`Disk::mend`].
+    pub fn stall(&self) {
+        self.lock().stalled = true;
+    }
+
+    /// The disk answers again, what waits first.
+    pub fn answer(&self) {
+        self.lock().stalled = false;
+        self.answers.notify_all();
     }
 
     /// Reads from `offset` until `out` is full or the disk ends; tells how much.
@@ -189,7 +215,7 @@ impl Disk {
         if write.offset.checked_add(write.length).is_none_or(|end| end > self.size) {
             return Err(Failure::NoSpace);
         }
-        let mut state = self.lock();
+        let mut state = self.lock_answering();
         state.meet(operation)?;
         if let (Some(pool), true) = (state.pool, write.data.is_some()) {
             let fresh = blocks_of(&write).filter(|block| !state.current.contains_key(block));
@@ -212,7 +238,7 @@ impl Disk {
 
     /// Puts all that was written before on the medium, or fails and changes nothing.
     pub fn flush(&self) -> Result<(), Failure> {
-        let mut state = self.lock();
+        let mut state = self.lock_answering();
         state.meet(Operation::Flush)?;
         let State { medium, pending, flushes, .. } = &mut *state;
         for write in pending.drain(..) {
@@ -227,11 +253,13 @@ impl Disk {
         self.lock().faults.push(fault);
     }
 
-    /// Nothing fails any more, and there is no pool.
+    /// Nothing fails any more, everything is answered, and there is no pool.
     pub fn mend(&self) {
         let mut state = self.lock();
         state.faults.clear();
         state.pool = None;
+        drop(state);
+        self.answer();
     }
 
     /// The disk takes its blocks from a pool that has so many beyond those in use.

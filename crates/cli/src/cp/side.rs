@@ -32,6 +32,8 @@ use crate::units::show_rate;
 
 /// Between two looks at how it goes.
 const LOOK: Duration = Duration::from_millis(200);
+/// How long an interrupted sink writes on before the user is told.
+const WAITED: Duration = Duration::from_millis(500);
 
 /// How a running side is doing.
 #[derive(Clone, Debug, Default)]
@@ -360,9 +362,12 @@ fn drive(
             let _set = Set(over, watcher);
             session.run(role, links, options, observe)
         });
+        // The threads of an interrupted sink end at once, unless they are in a call that writes.
+        let mut waiting = Waiting::default();
         let look = || {
             while !over.load(Ordering::Acquire) {
                 thread::park_timeout(LOOK);
+                waiting.look(!source && (session.lanes().0 > 0 || !beside.is_finished()));
                 let full = watch.look_is_full();
                 if full && choice {
                     compared.look(watch.passed, watch.going.lately.limit());
@@ -390,12 +395,8 @@ fn drive(
         };
         session.contain(look);
         let joined = runner.join();
-        let until = Instant::now() + LOOK;
         while !source && interrupt::has_come() && !beside.is_finished() {
-            if Instant::now() > until {
-                told("farhaul: waiting for the disk to take what was written");
-                break;
-            }
+            waiting.look(true);
             thread::sleep(LOOK / 10);
         }
         match joined {
@@ -405,6 +406,25 @@ fn drive(
     });
     watch.look_is_full();
     (result, watch.going)
+}
+
+/// Tells a user who has interrupted, once, that it is the disk which is waited for.
+#[derive(Default)]
+struct Waiting {
+    since: Option<Instant>,
+    told: bool,
+}
+
+impl Waiting {
+    fn look(&mut self, writes: bool) {
+        if !writes || !interrupt::has_come() {
+            return;
+        }
+        let since = self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() > WAITED && !std::mem::replace(&mut self.told, true) {
+            told("farhaul: waiting for the disk to take what was written");
+        }
+    }
 }
 
 /// UDP and TCP, side by side where that may help.
