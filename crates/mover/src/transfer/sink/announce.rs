@@ -127,6 +127,10 @@ impl Sink<'_> {
                 doubts = marks.begin(open).map_err(failed)?;
                 if !self.settings.dry_run {
                     self.dead.get_or_init(|| marks.dead());
+                    if marks.meet() {
+                        drop(marks);
+                        self.beside_another("is writing to this target");
+                    }
                 }
             }
         }

@@ -140,6 +140,14 @@ impl Sink<'_> {
         });
     }
 
+    /// Tells, once, that another copy works on the same target.
+    pub(super) fn beside_another(&self, what: &str) {
+        if !self.told_of_another.swap(true, Ordering::Relaxed) {
+            let consequence = "of a file that both have, the one that came last stays";
+            self.note(&format!("another copy {what}: {consequence}"));
+        }
+    }
+
     /// The peer is away and may not come back: what is renamed is made sure of, so that no mark of this
     /// transfer stays behind. If it comes back, there is a new one.
     pub(super) fn settle(&self) {

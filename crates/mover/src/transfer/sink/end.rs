@@ -339,6 +339,9 @@ impl Sink<'_> {
         if self.settings.durable {
             self.sync_directory(root);
             self.sync_all().map_err(|error| self.fatal(self.settings.shown.clone(), error))?;
+            if lock(&self.marks).were_met() {
+                self.beside_another("was writing to this target meanwhile");
+            }
             // What is to stay was not looked at.
             let all = failed + omitted == 0 && self.settings.existing != Existing::Keep;
             self.end_marks(all).map_err(|error| self.fatal(self.settings.shown.clone(), error))?;

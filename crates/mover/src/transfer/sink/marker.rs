@@ -99,6 +99,7 @@ impl Said {
             match line.split_once(' ') {
                 Some(("copy", id)) => said.copy = id_of(id).unwrap_or_default(),
                 Some(("compared", id)) => said.compared.extend(id_of(id)),
+                Some(("met", _)) => {}
                 Some(("name", hex)) => match bytes_of(hex) {
                     Some(name) => said.cover.names.push(name),
                     None => said.cover.all = true,
@@ -138,6 +139,8 @@ pub(super) struct Mark {
     said: Said,
     /// No copy held its lock.
     dead: bool,
+    /// Another copy held it.
+    alive: bool,
     /// This copy came to what it covers.
     met: AtomicBool,
 }
@@ -209,6 +212,16 @@ impl Own {
         taken(removed)
     }
 
+    /// Whether another copy has written that it has seen it.
+    fn was_met(&self) -> bool {
+        let mut text = Vec::new();
+        let read = (|| {
+            let file = openat(&self.directory, self.name.as_str(), OFlags::RDONLY, Mode::empty())?;
+            File::from(file).take(LENGTH).read_to_end(&mut text)
+        })();
+        read.is_ok() && text.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"met "))
+    }
+
     /// Takes another name into it; `true` if it covers everything by then.
     fn cover(&mut self, name: &[u8]) -> io::Result<bool> {
         if self.cover.has(name) {
@@ -264,6 +277,33 @@ impl Marks {
         let at = (self.found.len() < PLACES).then(|| Arc::clone(directory));
         self.found.push(Found { at, marks });
         Ok(&self.found[self.found.len() - 1])
+    }
+
+    /// Whether another copy was writing to the target, or around it, when this one came to it. Each is
+    /// told by a line in its mark.
+    pub(super) fn meet(&self) -> bool {
+        let mut any = false;
+        for found in &self.found {
+            for mark in found.marks.iter().filter(|mark| mark.alive) {
+                any = true;
+                let directory = found
+                    .at
+                    .as_ref()
+                    .and_then(|at| openat(at, UNSYNCED, DIRECTORY, Mode::empty()).ok());
+                if let Some(directory) = directory
+                    && let Ok((mut file, true)) = open(&directory, &mark.name)
+                {
+                    // It says what is so without it, only not to the other.
+                    let _ = file.write_all(format!("\nmet {}\n", hex(&self.copy)).as_bytes());
+                }
+            }
+        }
+        any
+    }
+
+    /// Whether another copy has come to the target since this one did.
+    pub(super) fn were_met(&self) -> bool {
+        self.own.iter().chain(&self.retired).any(Own::was_met)
     }
 
     /// Copies to the target itself that are not alive any more.
@@ -377,6 +417,7 @@ fn find(directory: &OwnedFd, copy: CopyId) -> io::Result<Vec<Arc<Mark>>> {
         name: name.to_vec(),
         said: Said::unknown(),
         dead: false,
+        alive: false,
         met: AtomicBool::new(false),
     };
     let marks = match openat(directory, UNSYNCED, DIRECTORY, Mode::empty()) {
@@ -419,8 +460,9 @@ fn read(marks: &OwnedFd, name: &[u8]) -> io::Result<Option<Mark>> {
     let mut text = Vec::new();
     (&file).take(LENGTH).read_to_end(&mut text)?;
     let said = if text.len() as u64 == LENGTH { Said::unknown() } else { Said::parse(&text) };
-    let dead = writable && is_dead(&file);
-    Ok(Some(Mark { name: name.to_vec(), said, dead, met: AtomicBool::new(false) }))
+    let asked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+    let (dead, alive) = (writable && is_free(asked), asked == Err(Errno::WOULDBLOCK));
+    Ok(Some(Mark { name: name.to_vec(), said, dead, alive, met: AtomicBool::new(false) }))
 }
 
 /// Opens a file; for writing (`true`) if that may be, which NFS wants for its locks.
@@ -613,6 +655,30 @@ mod tests {
         marks.end(false).unwrap();
         marks.end_retired(second).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn copies_into_one_target_learn_of_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let root: Arc<OwnedFd> = Arc::new(File::open(dir.path()).unwrap().into());
+        let [mut first, mut second] = [[1; 16], [2; 16]].map(Marks::new);
+        first.begin(&root).unwrap();
+        first.cover(&root, b"a").unwrap();
+        assert!(!first.meet() && !first.were_met());
+        second.begin(&root).unwrap();
+        assert!(second.meet() && !second.were_met());
+        assert!(first.were_met());
+        // What was written into it by the other does not make it cover more.
+        let seen = find(&root, [3; 16]).unwrap().remove(0);
+        assert!(seen.said.cover.has(b"a") && !seen.said.cover.has(b"b"));
+        first.retire();
+        assert!(first.were_met());
+        first.end(true).unwrap();
+        assert!(!first.were_met());
+        second.end(true).unwrap();
+        let mut third = Marks::new([3; 16]);
+        third.begin(&root).unwrap();
+        assert!(!third.meet());
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub struct Sink<'a> {
     marked: AtomicBool,
     /// One directory of every file system that is written to, opened before that.
     devices: Mutex<Vec<(u64, Arc<OwnedFd>)>>,
+    /// The user knows of another copy into the target.
+    told_of_another: AtomicBool,
     /// Every file and directory is synced on its own: the sync at the end would not tell, or there can be
     /// no mark.
     each: AtomicBool,
@@ -308,6 +310,7 @@ impl<'a> Sink<'a> {
             marks: Mutex::new(Marks::new(options.copy)),
             dead: OnceLock::new(),
             marked: AtomicBool::new(false),
+            told_of_another: AtomicBool::new(false),
             devices: Mutex::default(),
             each: AtomicBool::new(false),
             flushed: OnceLock::new(),
