@@ -107,6 +107,14 @@ impl LinkError {
     }
 }
 
+impl LinkError {
+    /// Whether to dial again may help: the connection was [closed](Self::is_unfinished), or what came before
+    /// the peer had shown its key was not of TLS or ended it, which an attacker on the path can write.
+    pub(crate) fn is_worth_another(&self) -> bool {
+        self.is_unfinished() || matches!(self, LinkError::Alert(_) | LinkError::Protocol(_))
+    }
+}
+
 impl From<HandshakeError> for LinkError {
     fn from(error: HandshakeError) -> Self {
         match error {

@@ -183,33 +183,35 @@ fn a_forged_alert_is_no_refusal() {
     for transport in BOTH {
         let (near, _) = two(false);
         let local: std::net::SocketAddr = ([127, 0, 0, 1], 0).into();
-        let (at, forging) = match transport {
+        let at = match transport {
             Transport::Tcp => {
                 let listener = TcpListener::bind(local).unwrap();
                 let at = listener.local_addr().unwrap();
-                let forge = move || {
-                    let (mut stream, _) = listener.accept().unwrap();
-                    stream.write_all(&FORGED_ALERT).unwrap();
-                    let _ = stream.read_to_end(&mut Vec::new());
-                };
-                (at, thread::spawn(forge))
+                thread::spawn(move || {
+                    for stream in listener.incoming() {
+                        let mut stream = stream.unwrap();
+                        stream.write_all(&FORGED_ALERT).unwrap();
+                        let _ = stream.read_to_end(&mut Vec::new());
+                    }
+                });
+                at
             }
             _ => {
                 let listener = farhaul::Listener::bind(local, &farhaul::Options::new()).unwrap();
                 let at = listener.local_addr();
-                let forge = move || {
-                    let mut stream = listener.accept().unwrap();
-                    stream.write_all(&FORGED_ALERT).unwrap();
-                    let _ = stream.read_to_end(&mut Vec::new());
-                };
-                (at, thread::spawn(forge))
+                thread::spawn(move || {
+                    while let Ok(mut stream) = listener.accept() {
+                        stream.write_all(&FORGED_ALERT).unwrap();
+                        let _ = stream.read_to_end(&mut Vec::new());
+                    }
+                });
+                at
             }
         };
         let config = DialConfig { transport, ..DialConfig::new(vec![at], vec![at], near) };
         let error = dial(&Dialer::new(config)).unwrap_err();
         assert_eq!(error.failure, DialFailure::Refused, "{transport}: {error}");
         assert!(!error.is_authentication());
-        forging.join().unwrap();
     }
 }
 
@@ -524,7 +526,7 @@ fn newcomers_that_say_nothing_keep_nobody_out_and_end_with_the_listener() {
 /// A flooded peer closes connections before it has shown who it is: the dialer tries again.
 #[test]
 fn a_dialer_that_is_closed_too_early_dials_again() {
-    for closed in [3, u32::MAX] {
+    for (closed, words) in [(3, &[][..]), (3, &FORGED_ALERT), (u32::MAX, &[])] {
         let (near, far) = two(false);
         let (listening, links) = listen(far);
         let to = (std::net::Ipv4Addr::LOCALHOST, listening.tcp_port().unwrap());
@@ -536,6 +538,7 @@ fn a_dialer_that_is_closed_too_early_dials_again() {
                 if nth < closed {
                     // Its first words have come.
                     near.read_exact(&mut [0]).unwrap();
+                    let _ = near.write_all(words);
                     continue;
                 }
                 let mut far = TcpStream::connect(to).unwrap();

@@ -21,8 +21,8 @@ use crate::wire::Raw;
 
 /// How often a race looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// A peer that is flooded closes connections before it has shown who it is. Such an attempt is made again,
-/// for this time since the race has begun.
+/// A peer that is flooded closes connections before it has shown its key, and an attacker on the path forges
+/// an alert there. Such an attempt is made again, for this time since the race has begun.
 const REDIAL_TIME: Duration = Duration::from_secs(6);
 /// After a pause of this, doubled each time up to the second one, half of it by chance: many that were
 /// closed at once must not come back at once.
@@ -191,7 +191,7 @@ impl<'a> Race<'a> {
         let chance = getrandom::u32().unwrap_or(u32::MAX / 2);
         let pause = pause.mul_f64(0.5 + f64::from(chance) / f64::from(u32::MAX));
         let at = Instant::now() + pause;
-        if error.is_unfinished() && at < self.deadline.min(self.begun + REDIAL_TIME) {
+        if error.is_worth_another() && at < self.deadline.min(self.begun + REDIAL_TIME) {
             let attempt = Attempt { redials: attempt.redials + 1, ..attempt };
             self.again.push((at, attempt, error));
         } else {
