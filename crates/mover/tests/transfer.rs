@@ -479,7 +479,7 @@ fn push_meddled(
     file: &Path,
     to: &Path,
     limits: &[usize],
-    meddle: fn(&fs::File, usize, usize),
+    meddle: impl Fn(&fs::File, usize, usize) + Send + Sync + 'static,
 ) -> Ran {
     let handle = fs::File::options().read(true).write(true).open(file).unwrap();
     let written = Mutex::new(0);
@@ -536,19 +536,71 @@ fn a_file_that_grows_all_the_time_arrives_as_it_was_announced() {
 
 #[test]
 fn a_file_that_is_rewritten_and_grows_is_not_taken_for_one_that_only_grows() {
+    for (length, at) in [(5 << 20, 24), (12 << 20, (2 << 20) + 77)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("base"), dir.path().join("to"));
+        fs::write(&from, pattern(length, 6)).unwrap();
+        let ran = push_meddled(&from, &to, &[], move |file, written, _| {
+            file.write_all_at(&written.to_le_bytes(), at).unwrap();
+            append(file);
+        });
+        let report = ran.source.unwrap();
+        ran.sink.unwrap();
+        assert_eq!((report.failures.count, report.omitted, report.moved_files), (1, 1, 0));
+        let failures = ran.events.iter().filter(|event| event.starts_with("Failed")).count();
+        assert_eq!(failures, 1, "{:?}", ran.events);
+        assert_eq!(listing(&to), [] as [String; 0]);
+    }
+}
+
+#[test]
+fn one_byte_that_is_overwritten_behind_the_reader_of_a_growing_file_is_noticed() {
+    const CHUNK: usize = 1 << 20;
+    for seed in 0..3 {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("base"), dir.path().join("to"));
+        let content = pattern(12 * CHUNK, seed);
+        fs::write(&from, &content).unwrap();
+        let random = pattern(8, seed + 100);
+        // Neither at an end of the file nor at a seventh of it, where samples would lie.
+        let chunk = [2, 5][usize::from(random[0]) % 2];
+        let within = u32::from_le_bytes([random[1], random[2], random[3], 0]) as usize;
+        let at = chunk * CHUNK + within % CHUNK;
+        let other = [!content[at]];
+        // By then the chunk has been read: as many are ahead of the network as there are lanes.
+        let when = (chunk + 5) * CHUNK;
+        let ran = push_meddled(&from, &to, &[], move |file, before, with| {
+            if before < when && with >= when {
+                file.write_all_at(&other, at as u64).unwrap();
+                append(file);
+            }
+        });
+        let report = ran.source.unwrap();
+        ran.sink.unwrap();
+        assert_eq!((report.failures.count, report.moved_files), (0, 1), "{seed}");
+        // Sent again, and at rest then.
+        let (arrived, whole) = (fs::read(to.join("base")).unwrap(), fs::read(&from).unwrap());
+        assert!(whole.len() > content.len(), "{seed}: nothing was done to the file");
+        assert!(arrived == whole, "{seed}: byte {at}, {} of {}", arrived.len(), whole.len());
+        assert_eq!((report.grown_files, report.tally.bytes), (0, whole.len() as u64), "{seed}");
+    }
+}
+
+#[test]
+fn a_sparse_file_that_grows_arrives_as_it_was_announced() {
     let dir = tempfile::tempdir().unwrap();
-    let (from, to) = (dir.path().join("base"), dir.path().join("to"));
-    fs::write(&from, pattern(5 << 20, 6)).unwrap();
-    let ran = push_meddled(&from, &to, &[], |file, written, _| {
-        file.write_all_at(&written.to_le_bytes(), 24).unwrap();
-        append(file);
-    });
+    let (from, to) = (dir.path().join("image"), dir.path().join("to"));
+    let made = fs::File::create(&from).unwrap();
+    for at in [2, 7] {
+        made.write_all_at(&pattern(100_000, at), at << 20).unwrap();
+    }
+    made.set_len((12 << 20) + 5).unwrap();
+    let ran = push_meddled(&from, &to, &[], |file, _, _| append(file));
     let report = ran.source.unwrap();
     ran.sink.unwrap();
-    assert_eq!((report.failures.count, report.omitted, report.moved_files), (1, 1, 0));
-    let failures = ran.events.iter().filter(|event| event.starts_with("Failed")).count();
-    assert_eq!(failures, 1, "{:?}", ran.events);
-    assert_eq!(listing(&to), [] as [String; 0]);
+    assert_eq!((report.failures.count, report.grown_files, report.moved_files), (0, 1, 1));
+    let (arrived, whole) = (fs::read(to.join("image")).unwrap(), fs::read(&from).unwrap());
+    assert!(arrived.len() > 12 << 20 && whole.starts_with(&arrived), "{}", arrived.len());
 }
 
 #[test]

@@ -13,10 +13,10 @@ use crate::transfer::TransferError;
 use crate::transfer::block::{Block, Piece};
 use crate::transfer::interrupt::Interrupt;
 use crate::transfer::link::LinkHandle;
-use crate::transfer::message::Message;
 use crate::transfer::role::{Lane, LaneEnd};
 use crate::transfer::stages::Stage;
-use crate::transfer::tree_hash::{CHUNK, leaf, whole};
+use crate::transfer::tree_hash::{CHUNK, ChunkTree, leaf, whole};
+use crate::walk::changed;
 
 /// How far ahead of a chunk the kernel is asked to read.
 const READ_AHEAD: u64 = 4 * CHUNK;
@@ -64,7 +64,11 @@ pub(super) fn work(source: &Source<'_>, lane: Lane<'_>) -> Result<(), LaneEnd> {
             Work::Chunk(job, opened, chunk, before) => {
                 block.clear(source.block_number());
                 let next = large(source, &job, &opened, (chunk, before), &mut block);
-                let sent = sending.send(&block);
+                let mut sent = sending.send(&block);
+                if sent.is_ok() && matches!(next, Next::End(_)) {
+                    // The last chunk is not to wait in the writer's buffer if the file is read again.
+                    sent = sending.out.flush();
+                }
                 // Also when the lane has broken: another one sends the chunk, and this is said once.
                 end(source, &job, &opened, next);
                 sent?;
@@ -224,7 +228,7 @@ fn large(
             Ok((read, opened.seen()?))
         });
         match read {
-            // Whether the beginning of one that has grown is what it was is looked at when it ends.
+            // Whether one that has grown begins as it was read is found out at its end.
             Ok((read, now)) if read == want && job.seen.fate(&now) != Fate::Changed => {
                 let hash = match source.options.verify {
                     true => source.stages.during(Stage::Hash, || leaf(size, sparse, chunk, room)),
@@ -233,7 +237,9 @@ fn large(
                 if before.is_some_and(|before| before != hash) {
                     return Err(Trouble::Changed(now));
                 }
-                source.stages.during(Stage::Hash, || opened.sample(&job.seen, chunk, room));
+                if !source.options.verify {
+                    source.stages.during(Stage::Hash, || opened.sample(&job.seen, chunk, room));
+                }
                 let (entry, version) = (job.file, job.version);
                 Ok((want, Piece { entry, offset, length: 0, whole: false, version, hash }))
             }
@@ -255,22 +261,36 @@ fn large(
 }
 
 /// Tells the end of a file that has been read, if what was announced is still what it was.
+///
+/// Of a file that has grown, size and times do not tell: all that was announced is read a second time. No
+/// lock is held meanwhile, so other lanes may find that it has changed.
 pub(super) fn end(source: &Source<'_>, job: &Job, opened: &Opened, next: Next) {
-    let Next::End(digest) = next else { return };
-    let looked = source.stages.during(Stage::Read, || {
-        let now = opened.seen()?;
-        let fate = job.seen.fate(&now);
-        let same = fate != Fate::Grown || opened.begins_as_read()?;
+    let Next::End(sent) = next else { return };
+    let look = || {
+        let now = source.stages.during(Stage::Read, || opened.seen())?;
+        Ok::<_, io::Error>((job.seen.fate(&now), now))
+    };
+    let looked = look().and_then(|(fate, now)| {
+        if fate != Fate::Grown {
+            return Ok((fate, now));
+        }
+        let same = match sent {
+            Some(sent) => digest(source, opened, job)? == Some(sent),
+            // Without digests there are but samples.
+            None => source.stages.during(Stage::Read, || opened.begins_as_read())?,
+        };
+        // As it is after that: the same is announced if it has changed.
+        let (fate, now) = look()?;
         Ok((if same { fate } else { Fate::Changed }, now))
     });
     match looked {
+        _ if source.is_stopped() => {}
         Ok((Fate::Changed, now)) => source.changed(job, now),
         Ok((fate, _)) => {
             if fate == Fate::Grown {
                 source.grown(job);
             }
-            let size = job.seen.size;
-            source.say(&Message::FileEnd { file: job.file, digest, size });
+            source.ended(job, sent);
         }
         Err(error) => source.unreadable(job, &error),
     }
@@ -279,16 +299,16 @@ pub(super) fn end(source: &Source<'_>, job: &Job, opened: &Opened, next: Next) {
 /// Whether the file has the digest that the sink told; if not, it is sent.
 fn compare(source: &Source<'_>, job: &Job, theirs: Digest) {
     let digest = source.roots.file(&job.place).and_then(|opened| digest(source, &opened, job));
-    match digest {
+    match digest.and_then(|digest| digest.ok_or_else(changed)) {
         Ok(ours) if ours == theirs => source.same(job.file, ours),
         Ok(_) => source.differs(job.file),
         Err(error) => source.unreadable(job, &error),
     }
 }
 
-/// The digest of a file as the two sides would agree on it.
-fn digest(source: &Source<'_>, opened: &Opened, job: &Job) -> io::Result<Digest> {
-    use crate::transfer::tree_hash::ChunkTree;
+/// The digest of what was announced of a file, as the two sides would agree on it; none if the file is
+/// shorter by now. It takes the memory of one chunk, and ends with an error once the transfer is stopped.
+fn digest(source: &Source<'_>, opened: &Opened, job: &Job) -> io::Result<Option<Digest>> {
     let Seen { size, sparse, .. } = job.seen;
     let mut room = vec![0; CHUNK.min(size.max(1)) as usize];
     let mut tree = ChunkTree::new(size, sparse);
@@ -309,7 +329,7 @@ fn digest(source: &Source<'_>, opened: &Opened, job: &Job) -> io::Result<Digest>
             let room = &mut room[..tree.chunk_length(chunk) as usize];
             let read = source.stages.during(Stage::Read, || opened.read(room, chunk * CHUNK))?;
             if read < room.len() {
-                return Err(crate::walk::changed());
+                return Ok(None);
             }
             let cv = source.stages.during(Stage::Hash, || leaf(size, sparse, chunk, room));
             tree.insert(chunk, cv);
@@ -318,5 +338,5 @@ fn digest(source: &Source<'_>, opened: &Opened, job: &Job) -> io::Result<Digest>
     if at < tree.chunks() {
         let _ = tree.insert_zeros(at, tree.chunks() - at);
     }
-    tree.root().ok_or_else(crate::walk::changed)
+    Ok(tree.root())
 }

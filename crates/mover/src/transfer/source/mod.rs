@@ -369,6 +369,16 @@ impl Source<'_> {
         state.desk.next(job)
     }
 
+    /// The file has been read to its end, and is what was announced.
+    fn ended(&self, job: &Job, digest: Option<Digest>) {
+        // With the lock held: another lane may find that it has changed, and the sink takes no end of a
+        // file that it has been told to begin anew.
+        let state = self.lock();
+        if state.desk.get(job.file).is_some_and(|pending| pending.version == job.version) {
+            self.say(&Message::FileEnd { file: job.file, digest, size: job.seen.size });
+        }
+    }
+
     /// The file is not what was announced: it is announced anew.
     fn changed(&self, job: &Job, now: Seen) {
         let mut state = self.lock();

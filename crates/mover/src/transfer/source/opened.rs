@@ -78,11 +78,12 @@ pub(super) struct Opened {
     file: File,
     /// Holes count as such.
     sparse: bool,
-    /// Digests of some of the chunks that were read, by offset.
+    /// Digests of some of the chunks that were read, by offset, if nothing is verified.
     samples: Mutex<BTreeMap<u64, (usize, Digest)>>,
 }
 
-/// So many chunks of a large file are read a second time if it has grown.
+/// So many chunks of a large file are read a second time if it has grown and nothing is verified: without
+/// digests there is nothing to compare the others with.
 const SAMPLES: u64 = 8;
 
 /// Whether this chunk of `chunks` is one of those: the first, the last, and some between them. Formats that
