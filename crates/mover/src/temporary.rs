@@ -73,10 +73,32 @@ pub(crate) fn owner(name: &[u8]) -> Option<u64> {
     u64::from_str_radix(prefix, 16).ok()
 }
 
+/// Whether a name is that of a mark of what is not on the medium yet: see [`TemporaryNames::mark`].
+pub(crate) fn is_mark(name: &[u8]) -> bool {
+    let stem = name.strip_suffix(b".unsynced");
+    owner(name).is_some() && stem.is_some_and(|stem| !stem[1..].contains(&b'.'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::name::Name;
+
+    #[test]
+    fn only_names_of_marks_are_those_of_marks() {
+        assert!(is_mark(TemporaryNames::new().mark(".unsynced").as_bytes()));
+        for other in [
+            "",
+            ".unsynced",
+            "thesis.unsynced",
+            ".farhaul-0123456789abcdef-0.part",
+            ".farhaul-0123456789abcdef-0.x.unsynced",
+            ".farhaul-0123456789abcdef-.unsynced",
+            ".farhaul-mine-0.unsynced",
+        ] {
+            assert!(!is_mark(other.as_bytes()), "{other}");
+        }
+    }
 
     #[test]
     fn names_tell_whose_they_are() {

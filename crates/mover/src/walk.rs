@@ -108,6 +108,31 @@ impl Walk {
         Ok(attributes)
     }
 
+    /// Whether all entries of a directory just found, which is not entered, are such: `is_such` is asked
+    /// of each with its name and kind.
+    pub(crate) fn has_only(
+        &self,
+        found: &Found,
+        is_such: impl Fn(&[u8], Kind) -> bool,
+    ) -> io::Result<bool> {
+        let mut directory = Dir::new(self.open_entry(found, OFlags::DIRECTORY)?)?;
+        while let Some(entry) = directory.read() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let stat = match statat(directory.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(rustix::io::Errno::NOENT) => continue, // it has gone meanwhile
+                stat => stat?,
+            };
+            if !is_such(name.to_bytes(), inode::kind(&stat)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Whether it is in a directory.
     pub(crate) fn is_within(&self) -> bool {
         !self.open.is_empty()

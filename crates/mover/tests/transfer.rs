@@ -473,6 +473,48 @@ fn what_is_left_out_is_told_and_a_file_that_is_has_failed() {
     assert_eq!(fs::read_dir(to.join("from")).unwrap().count(), 1);
 }
 
+#[test]
+fn a_directory_named_as_that_of_marks_is_left_out_in_silence_only_if_it_has_nothing_else() {
+    const MARK: &str = ".farhaul-0123456789abcdef-1f.unsynced";
+    type Fill = fn(&Path);
+    let cases: [(&str, Fill, u64); 7] = [
+        ("nothing", |_| {}, 0),
+        ("a mark", |marks| fs::write(marks.join(MARK), "mark").unwrap(), 0),
+        ("a file", |marks| fs::write(marks.join("thesis"), "mine").unwrap(), 1),
+        (
+            "both",
+            |marks| {
+                fs::write(marks.join(MARK), "mark").unwrap();
+                fs::write(marks.join("thesis"), "mine").unwrap();
+            },
+            1,
+        ),
+        ("a directory", |marks| fs::create_dir(marks.join(MARK)).unwrap(), 1),
+        ("a link", |marks| symlink("x", marks.join(MARK)).unwrap(), 1),
+        (
+            "another name of farhaul's own",
+            |marks| fs::write(marks.join(".farhaul-0123456789abcdef-0.part"), "part").unwrap(),
+            1,
+        ),
+    ];
+    for (case, fill, failures) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        let marks = from.join("d/.farhaul-unsynced");
+        fs::create_dir_all(&marks).unwrap();
+        fs::write(from.join("d/file"), "file").unwrap();
+        fill(&marks);
+        let ran = run(slice::from_ref(&from), &to, Vec::new(), true);
+        let report = ran.source.unwrap();
+        ran.sink.unwrap();
+        assert_eq!((report.failures.count, report.omitted), (failures, failures), "{case}");
+        assert_eq!((report.left_out.count, report.moved_files), (0, 1), "{case}");
+        let told = ran.events.iter().filter(|event| event.starts_with("Failed")).count();
+        assert_eq!(told as u64, failures, "{case}: {:?}", ran.events);
+        assert_eq!(fs::read_dir(to.join("from/d")).unwrap().count(), 1, "{case}");
+    }
+}
+
 /// Pushes `file` to `to` while `meddle` is done to it whenever the source writes: it is told how much has
 /// been written before, and with this. Connections break as of [`Breaking`].
 fn push_meddled(

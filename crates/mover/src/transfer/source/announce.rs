@@ -14,7 +14,7 @@ use crate::frame::MAX_TARGET;
 use crate::inode::{self, Kind};
 use crate::report::Side;
 use crate::sources::Source as Named;
-use crate::temporary::{UNSYNCED, is_ours};
+use crate::temporary::{UNSYNCED, is_mark, is_ours};
 use crate::transfer::message::{Extra, MAX_XATTRS, Message, What};
 use crate::walk::{Found, Step, Walk};
 
@@ -101,7 +101,15 @@ impl Announcer<'_, '_> {
         // What is no special file would be missed, and the sink refuses such names.
         let special = matches!(found.kind, Kind::Special(_));
         if name == UNSYNCED.as_bytes() && found.kind == Kind::Directory {
-            return true; // marks of copies to this place, and no content
+            let is_such = |name: &[u8], kind| kind == Kind::File && is_mark(name);
+            match walk.has_only(found, is_such) {
+                Ok(true) => return true, // marks of copies to this place, and no content
+                Ok(false) => {}          // content of the user's
+                Err(error) => {
+                    self.source.omit(&arrives, &error);
+                    return true;
+                }
+            }
         }
         if is_ours(&name) && !special {
             let text = "its name is of the form that farhaul keeps for partial copies, so it is not \
