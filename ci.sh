@@ -12,8 +12,10 @@ stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(packages fmt lint deny test doc fuzz simfuzz lab dask)
 # All stages share what is built once: with assertions, and fast enough for simulations and data.
 profile=(--profile ci)
+# Programs of tests that measure rates, so that each runs alone.
+measuring_tests="doctor_paths cp_transports cp_limits"
 # Programs of tests that take longest.
-slow_tests="cp_killed cp_limits cp_adversary cp_outage cp_transports interop_streams cp_options serve cp_refused"
+slow_tests="cp_killed storage_errors cp_outage cp_adversary cp_refused interop_streams cp_options cp_trees serve"
 # Wherever the environment or Cargo's configuration have put it.
 target=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/') || exit 1
 farhaul=$target/ci/farhaul
@@ -84,7 +86,7 @@ stage_races() {
         transfer::pace transfer::detour
 }
 
-# Most programs of tests wait more than they compute, so several run at once.
+# Most programs of tests wait more than they compute, so several run at once; those that measure run before.
 stage_test() {
     local out=$target/tests names
     rm -rf "$out"
@@ -93,17 +95,21 @@ stage_test() {
         { cat "$log"; return 1; }
     # What cargo selects each program by; those that take longest come first.
     names=$({
-        printf -- '--test %s\n' $slow_tests
+        printf -- '--test %s\n' $measuring_tests $slow_tests
         sed -n -e 's|^  Executable tests/.*/\([^/]*\)-[0-9a-f]*)$|--test \1|p' \
             -e 's|^  Executable unittests examples/\(.*\)\.rs .*|--example \1|p' "$log" | sort
         echo '--lib --bins'
         echo --doc
     } | awk '!seen[$0]++')
     export -f run_tests
-    xargs -P "${TEST_PROGRAMS:-3}" -I '{}' bash -c 'run_tests "$@"' _ "$out" "${profile[*]}" '{}' <<<"$names"
+    local alone
+    alone=$(wc -w <<<"$measuring_tests")
+    run_all() { xargs -P "$1" -I '{}' bash -c 'run_tests "$@"' _ "$out" "${profile[*]}" '{}'; }
+    head -n "$alone" <<<"$names" | run_all 1
+    tail -n "+$((alone + 1))" <<<"$names" | run_all "${TEST_PROGRAMS:-3}"
     cat "$out"/*.log >"$log"
     local count
-    count() { grep -oE "$1" "$log" | awk '{n += $1} END {print n + 0}'; }
+    count() { grep '^test result' "$log" | grep -oE "$1" | awk '{n += $1} END {print n + 0}'; }
     echo "tests: $(count '[0-9]+ passed') passed, $(count '[0-9]+ failed') failed, $(grep -c '^skipped:' "$log") skipped"
     [ ! -e "$out/failed" ]
 }
