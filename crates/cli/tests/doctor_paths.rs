@@ -180,7 +180,13 @@ fn behind_a_token_bucket() {
     }
     for (rate, text, burst, latency) in cases {
         let net = or_skip!(Net::shaped(text, burst, latency));
-        let report = net.doctor();
+        // A host that gets no turn for long says that it does not know.
+        let knows = |report: &Value| {
+            let path = &report["path"];
+            let told = [&path["forward"]["capacity"], &path["back"]["capacity"], &path["load"]];
+            told.iter().all(|told| !told.is_null())
+        };
+        let report = (0..3).map(|_| net.doctor()).find(knows).unwrap_or_else(|| net.doctor());
         let path = &report["path"];
         within(number(&path["forward"]["capacity"]), rate, 0.1, path);
         assert_eq!(path["forward"]["capacity_is_least"], false, "{path:#}");
