@@ -46,7 +46,16 @@ impl FileSystem {
             FileSystem::Btrfs => &["-q", "-f", "-K"],
         };
         let name = format!("mkfs.{}", self.name());
-        program(&name, &[args, &[&device]].concat()).map(drop)
+        let make = || program(&name, &[args, &[&device]].concat()).map(drop);
+        // mkfs.btrfs asks every loop device what is mounted of it, and ends if one goes away meanwhile,
+        // as those of other tests do.
+        for _ in 0..20 {
+            if let Ok(()) = make() {
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        make()
     }
 }
 
