@@ -349,8 +349,10 @@ impl Server {
         let granted = admit(&config, &caller.client, caller.plain, order)?;
         if !self.reaches(&granted.root, matches!(granted.job, Job::Sink(_))) {
             let name = &granted.export;
-            let why =
-                format!("the export '{name}' is new, and the server must be started anew for it");
+            let why = format!(
+                "the export '{name}' has changed to more than the server could reach when it started: \
+                 restart the server"
+            );
             return Err(Refusal::failed(why));
         }
         let account = self.accounts.of(caller.key);
