@@ -109,8 +109,10 @@ exec {FARHAUL} "$@"
         wrapper = self.wrapper(f'*"--point"*) touch {begun}; exec sleep 100 ;;')
         command = [sys.executable, DRIVER, self.path, "--local", "2", "--farhaul", wrapper]
         # As on a terminal the signal goes to all processes of the group.
+        # Where the tests run in the background it is ignored.
+        heed = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)
         sweep = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heed
         )
         while not os.path.exists(begun):
             self.assertIsNone(sweep.poll())
