@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -214,11 +214,8 @@ impl Own {
 
     /// Whether another copy has written that it has seen it.
     fn was_met(&self) -> bool {
-        let mut text = Vec::new();
-        let read = (|| {
-            let file = openat(&self.directory, self.name.as_str(), OFlags::RDONLY, Mode::empty())?;
-            File::from(file).take(LENGTH).read_to_end(&mut text)
-        })();
+        let (mut file, mut text) = (&self.file, Vec::new());
+        let read = file.rewind().and_then(|()| file.take(LENGTH).read_to_end(&mut text));
         read.is_ok() && text.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"met "))
     }
 
