@@ -324,7 +324,7 @@ fn a_box_gives_nothing_of_what_is_there() {
         assert_eq!(of(&now), of(&before), "{name}");
     }
     assert!(!site.path("in/stolen").exists() && !site.path("out/f").exists());
-    // It goes on serving.
+    // It still serves.
     let mine = site.write("here/mine", "mine");
     site.cp(&[&mine, &site.url("box/")]).well();
     drop(server);

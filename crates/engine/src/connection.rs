@@ -475,7 +475,7 @@ impl Connection {
 
     /// The peer is asked to tag the data packets of this stream as well, after which forged ones change
     /// nothing and are counted ([`Counters::forged`]). Both sides then hash every byte: for connections into
-    /// which somebody injects data. Without [`Connection::authenticate`] before it, or for messages, it does
+    /// which an attacker injects data. Without [`Connection::authenticate`] before it, or for messages, it does
     /// nothing.
     pub fn authenticate_data(&mut self, now: Time) {
         if self.config.mode == Mode::Stream && self.tags.are_sent() && self.tags.want_data_tags(now)

@@ -83,7 +83,7 @@ impl Default for ProbeConfig {
     }
 }
 
-/// A busy host may have no turn for so long.
+/// A busy host may have no turn for this time.
 const TURN: Duration = Duration::from_millis(250);
 
 /// What is measured at the moment.

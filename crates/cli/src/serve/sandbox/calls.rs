@@ -117,7 +117,7 @@ const NAMESPACES: [libc::c_int; 7] = [
     CLONE_NEWPID,
     CLONE_NEWNET,
 ];
-/// Type in the name of whoever sits at the terminal.
+/// Put input into the user's terminal.
 const TERMINAL: [libc::Ioctl; 2] = [TIOCSTI, TIOCLINUX];
 
 /// Denies these calls to this thread and those that it will make; they fail with `EPERM`.

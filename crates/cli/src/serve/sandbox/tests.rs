@@ -79,7 +79,7 @@ fn a_confined_process_reaches_its_exports_and_runs_nothing() {
         fs::write(at("state/accounts"), "x").expect("the state");
         assert!(ServeConfig::load(&path).is_ok(), "it is read again");
         fs::read_to_string("/proc/self/status").expect("what the kernel tells");
-        assert!(TcpStream::connect(listens).is_err(), "a server calls nobody");
+        assert!(TcpStream::connect(listens).is_err(), "a server connects to no host");
         assert!(sandbox.covers(&at("in/a"), true) && sandbox.covers(&at("out"), false));
         assert!(!sandbox.covers(&at("out"), true) && !sandbox.covers(&at("other"), false));
         assert_eq!(sandbox.outside(&config), Vec::<&str>::new());
