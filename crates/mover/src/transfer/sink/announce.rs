@@ -125,13 +125,17 @@ impl Sink<'_> {
             if !fresh {
                 let mut marks = lock(&self.marks);
                 doubts = marks.begin(open).map_err(failed)?;
+                let unread = marks.take_unread();
+                let mut met = false;
                 if !self.settings.dry_run {
                     self.dead.get_or_init(|| marks.dead());
-                    if marks.meet() {
-                        drop(marks);
-                        self.beside_another("is writing to this target");
-                    }
+                    met = marks.meet();
                 }
+                drop(marks);
+                if met {
+                    self.beside_another("is writing to this target");
+                }
+                self.tell_unread(&self.settings.shown, unread);
             }
         }
         let root = self.root.get_or_init(|| Directory::root(directory, fresh, doubts)).clone();
@@ -343,7 +347,14 @@ impl Sink<'_> {
         }
         let doubts = match fresh {
             true => Doubts::default(),
-            false => parent.doubts.below(name, lock(&self.marks).look(&open)?),
+            false => {
+                let mut marks = lock(&self.marks);
+                let doubts = parent.doubts.below(name, marks.look(&open)?);
+                let unread = marks.take_unread();
+                drop(marks);
+                self.tell_unread(&self.settings.shown.join(place.path()), unread);
+                doubts
+            }
         };
         let before = (!fresh).then_some(mode);
         let directory = new(Some(open), fresh, doubts, before, mode & 0o2000);

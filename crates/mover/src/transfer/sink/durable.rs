@@ -3,14 +3,17 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, fstat, fstatfs, fstatvfs, fsync, openat};
 use rustix::io::Errno;
 
+use super::marker::{Ended, Unread};
 use super::tree::{Directory, Place};
-use super::{Sink, lock, trouble};
+use super::{Sink, lock, os, trouble};
+use crate::temporary::UNSYNCED;
 use crate::transfer::stages::Stage;
 
 /// File systems that are kept in mind for the sync at the end; with more, everything is synced on its own.
@@ -116,12 +119,43 @@ impl Sink<'_> {
     }
 
     /// A file system that takes no change of its marks has not taken what they cover either, whatever it
-    /// has answered to a sync.
-    fn ended(&self, marks: io::Result<()>) -> io::Result<()> {
-        if let Err(error) = marks {
+    /// has answered to a sync; unless it only has no room for the change, and can still be written to.
+    fn ended(&self, marks: Ended) -> io::Result<()> {
+        let failed = marks.failed.or_else(|| {
+            let devices = lock(&self.devices);
+            let full = marks.no_room.is_some();
+            let lost = full && devices.iter().any(|(_, device)| is_read_only(device));
+            lost.then(|| Errno::ROFS.into())
+        });
+        if let Some(error) = failed {
             lock(&self.unsynced).get_or_insert(error);
+        } else if let Some(error) = marks.no_room
+            && !self.told_of_staying.swap(true, Ordering::Relaxed)
+        {
+            self.note(&format!(
+                "{}: no room to end a mark ({error}): everything that was copied is on the medium, and a \
+                 later copy compares what the mark covers once more; make room first",
+                self.settings.shown.join(UNSYNCED).display()
+            ));
         }
         self.synced()
+    }
+
+    /// Tells of a mark that cannot be read, found in or above `directory`.
+    pub(super) fn tell_unread(&self, directory: &Path, unread: Option<Unread>) {
+        let Some(Unread { above, name, error }) = unread else { return };
+        let mut path = directory.to_owned();
+        path.extend(std::iter::repeat_n("..", above));
+        path.push(UNSYNCED);
+        if !name.is_empty() {
+            path.push(os(&name));
+        }
+        self.note(&format!(
+            "{}: what this mark of an earlier copy covers cannot be read ({error}): every copy compares \
+             all that is there with the medium; make it readable, or if no copy is running there, remove it \
+             after this one",
+            crate::report::printable_path(&path)
+        ));
     }
 
     /// Has the kernel write back what it has, once, before what is doubted is read from the medium.

@@ -27,6 +27,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Gid, getegid};
 
+use super::trouble;
 use crate::inode::{self, Kind};
 use crate::temporary::{self, UNSYNCED};
 use crate::transfer::place;
@@ -86,11 +87,12 @@ impl Said {
         Said { cover: Cover { all: true, names: Vec::new() }, ..Said::default() }
     }
 
-    fn parse(text: &[u8]) -> Self {
+    /// None: it is no mark.
+    fn parse(text: &[u8]) -> Option<Self> {
         let mut said = Said::default();
         let mut lines = text.split_inclusive(|byte| *byte == b'\n');
         if lines.next() != Some(FIRST.as_bytes()) {
-            return Said::unknown();
+            return None;
         }
         // What has no end was not waited for either.
         let lines = lines.filter_map(|line| line.strip_suffix(b"\n"));
@@ -108,7 +110,7 @@ impl Said {
                 _ => said.cover.all = true,
             }
         }
-        said
+        Some(said)
     }
 }
 
@@ -143,6 +145,39 @@ pub(super) struct Mark {
     alive: bool,
     /// This copy came to what it covers.
     met: AtomicBool,
+    /// Why it is not known what it says.
+    unread: Option<io::Error>,
+}
+
+/// A mark that cannot be read: it covers everything, and no copy that ends well removes it.
+#[derive(Debug)]
+pub(super) struct Unread {
+    /// So many directories above the one that was looked at.
+    pub(super) above: usize,
+    /// Its name; empty: all of them.
+    pub(super) name: Vec<u8>,
+    pub(super) error: io::Error,
+}
+
+/// What came of ending marks.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    /// Why one that should have gone, or should say more, is as it was: there was no room for the change. What
+    /// it covers is doubted the next time, and nothing is lost by that.
+    pub(super) no_room: Option<io::Error>,
+    /// What else a file system has answered: it may not have taken what they cover either.
+    pub(super) failed: Option<io::Error>,
+}
+
+impl Ended {
+    fn add(&mut self, done: io::Result<()>) {
+        let Err(error) = done else { return };
+        // Btrfs needs room to remove a file, and any file system to make one longer.
+        match Errno::from_io_error(&error) {
+            Some(Errno::NOSPC | Errno::DQUOT) => self.no_room.get_or_insert(error),
+            _ => self.failed.get_or_insert(error),
+        };
+    }
 }
 
 /// The marks of one directory.
@@ -191,6 +226,13 @@ pub(super) struct Marks {
     /// Retired ones that have been removed.
     ended: u64,
     found: Vec<Found>,
+    /// The first that could not be read, until it is told.
+    unread: Option<Unread>,
+    /// Whether one that could not be read was among those found.
+    any_unread: bool,
+    /// What a file system answers to a change of a mark instead of making it.
+    #[cfg(test)]
+    pub(super) refuses: Option<Errno>,
 }
 
 /// A copy's own mark, locked as long as it is open.
@@ -237,7 +279,34 @@ impl Own {
 impl Marks {
     /// Of a copy that has seen none.
     pub(super) fn new(copy: CopyId) -> Self {
-        Marks { copy, own: None, retired: VecDeque::new(), ended: 0, found: Vec::new() }
+        Marks {
+            copy,
+            own: None,
+            retired: VecDeque::new(),
+            ended: 0,
+            found: Vec::new(),
+            unread: None,
+            any_unread: false,
+            #[cfg(test)]
+            refuses: None,
+        }
+    }
+
+    /// Asked before a mark is changed or removed in the end.
+    #[cfg(test)]
+    fn refused(&self) -> io::Result<()> {
+        self.refuses.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "only in tests it refuses")]
+    fn refused(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The first mark that could not be read, once.
+    pub(super) fn take_unread(&mut self) -> Option<Unread> {
+        self.unread.take()
     }
 
     /// Looks for marks in the target, and above it up to where its file system is mounted.
@@ -246,16 +315,16 @@ impl Marks {
         let path = std::fs::read_link(format!("/proc/self/fd/{}", root.as_raw_fd())).ok();
         let mut names = path.as_deref().map(Path::iter).into_iter().flatten().rev();
         let mut at = Arc::clone(root);
-        for _ in 0..ABOVE {
+        for above in 1..=ABOVE {
             let name = names.next().map(OsStr::as_bytes);
             // One that may not be read is another user's business.
-            let Ok(above) = openat(&*at, "..", DIRECTORY, Mode::empty()) else { break };
-            let (here, there) = (fstat(&*at)?, fstat(&above)?);
+            let Ok(next) = openat(&*at, "..", DIRECTORY, Mode::empty()) else { break };
+            let (here, there) = (fstat(&*at)?, fstat(&next)?);
             if here.st_dev != there.st_dev || here.st_ino == there.st_ino {
                 break;
             }
-            at = Arc::new(above);
-            let marks = self.look(&at)?.marks.clone();
+            at = Arc::new(next);
+            let marks = self.look_above(&at, above)?.marks.clone();
             doubts.all.extend(
                 marks.into_iter().filter(|mark| name.is_none_or(|name| mark.said.cover.has(name))),
             );
@@ -266,8 +335,18 @@ impl Marks {
 
     /// Looks for marks in a directory.
     pub(super) fn look(&mut self, directory: &Arc<OwnedFd>) -> io::Result<&Found> {
+        self.look_above(directory, 0)
+    }
+
+    fn look_above(&mut self, directory: &Arc<OwnedFd>, above: usize) -> io::Result<&Found> {
         static NONE: Found = Found { at: None, marks: Vec::new() };
         let marks = find(directory, self.copy)?;
+        let unread = marks.iter().find_map(|mark| Some((mark, mark.unread.as_ref()?)));
+        if let (false, Some((mark, error))) = (self.any_unread, unread) {
+            let (name, error) = (mark.name.clone(), trouble::same(error));
+            self.unread = Some(Unread { above, name, error });
+            self.any_unread = true;
+        }
         if marks.is_empty() {
             return Ok(&NONE);
         }
@@ -339,31 +418,30 @@ impl Marks {
         (!self.retired.is_empty()).then_some(last)
     }
 
-    /// What the marks cover that were retired up to the `last` is on the medium. An error means that it
-    /// may not be.
-    pub(super) fn end_retired(&mut self, last: u64) -> io::Result<()> {
-        let mut ended = Ok(());
+    /// What the marks cover that were retired up to the `last` is on the medium.
+    pub(super) fn end_retired(&mut self, last: u64) -> Ended {
+        let mut ended = Ended::default();
         while self.ended < last
             && let Some(own) = self.retired.pop_front()
         {
             self.ended += 1;
-            ended = ended.and(own.remove());
+            ended.add(self.refused().and_then(|()| own.remove()));
         }
         ended
     }
 
     /// Everything is on the medium. If `all` that the source has is here, nothing of it is doubted any
-    /// more. An error means that it may not be there.
-    pub(super) fn end(&mut self, all: bool) -> io::Result<()> {
+    /// more.
+    pub(super) fn end(&mut self, all: bool) -> Ended {
         // Also those that another thread has retired and is waiting for.
         let mut ended = match self.retire() {
             Some(last) => self.end_retired(last),
-            None => Ok(()),
+            None => Ended::default(),
         };
-        for found in self.found.drain(..).filter(|_| all) {
+        for found in std::mem::take(&mut self.found).into_iter().filter(|_| all) {
             let Some(at) = &found.at else { continue };
             for mark in found.marks {
-                ended = ended.and(mark.end(at, self.copy));
+                ended.add(mark.end(at, self.copy, || self.refused()));
             }
         }
         ended
@@ -381,7 +459,12 @@ fn taken(done: rustix::io::Result<()>) -> io::Result<()> {
 
 impl Mark {
     /// The copy has compared all that this covers of its own.
-    fn end(&self, at: &OwnedFd, copy: CopyId) -> io::Result<()> {
+    fn end(
+        &self,
+        at: &OwnedFd,
+        copy: CopyId,
+        refused: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
         if copy == CopyId::default() {
             return Ok(());
         }
@@ -391,12 +474,14 @@ impl Mark {
             return Ok(());
         }
         if self.said.copy == copy {
+            refused()?;
             let removed = unlinkat(&directory, &*self.name, AtFlags::empty());
             // Others may be in it.
             let _ = unlinkat(at, UNSYNCED, AtFlags::REMOVEDIR);
             return taken(removed);
         }
         if self.met.load(Ordering::Relaxed) && self.said.compared.len() < COMPARED {
+            refused()?;
             // A line that was cut off must not swallow this one.
             file.write_all(format!("\ncompared {}\n", hex(&copy)).as_bytes())?;
             file.sync_data()?;
@@ -410,18 +495,19 @@ const DIRECTORY: OFlags =
 
 /// The marks in a directory, but for those that do not concern this copy any more.
 fn find(directory: &OwnedFd, copy: CopyId) -> io::Result<Vec<Arc<Mark>>> {
-    let unknown = |name: &[u8]| Mark {
+    let unknown = |name: &[u8], error: io::Error| Mark {
         name: name.to_vec(),
         said: Said::unknown(),
         dead: false,
         alive: false,
         met: AtomicBool::new(false),
+        unread: Some(error),
     };
     let marks = match openat(directory, UNSYNCED, DIRECTORY, Mode::empty()) {
         Ok(marks) => marks,
         Err(Errno::NOENT) => return Ok(Vec::new()),
-        Err(Errno::ACCESS | Errno::NOTDIR | Errno::LOOP) => {
-            return Ok(vec![Arc::new(unknown(b""))]);
+        Err(error @ (Errno::ACCESS | Errno::NOTDIR | Errno::LOOP)) => {
+            return Ok(vec![Arc::new(unknown(b"", error.into()))]);
         }
         Err(error) => return Err(error.into()),
     };
@@ -435,14 +521,15 @@ fn find(directory: &OwnedFd, copy: CopyId) -> io::Result<Vec<Arc<Mark>>> {
         let mark = match read(&marks, name) {
             Ok(Some(mark)) => mark,
             Ok(None) => continue,
-            Err(_) => unknown(name),
+            Err(error) => unknown(name, error),
         };
         let compared = mark.said.compared.contains(&copy) && copy != CopyId::default();
         if !compared {
             found.push(Arc::new(mark));
         }
         if found.len() >= MOST {
-            return Ok(vec![Arc::new(unknown(b""))]);
+            let error = io::Error::other(format!("there are {MOST} of them or more"));
+            return Ok(vec![Arc::new(unknown(b"", error))]);
         }
     }
     Ok(found)
@@ -456,10 +543,15 @@ fn read(marks: &OwnedFd, name: &[u8]) -> io::Result<Option<Mark>> {
     };
     let mut text = Vec::new();
     (&file).take(LENGTH).read_to_end(&mut text)?;
-    let said = if text.len() as u64 == LENGTH { Said::unknown() } else { Said::parse(&text) };
+    let said = if text.len() as u64 == LENGTH { None } else { Said::parse(&text) };
     let asked = flock(&file, FlockOperation::NonBlockingLockExclusive);
     let (dead, alive) = (writable && is_free(asked), asked == Err(Errno::WOULDBLOCK));
-    Ok(Some(Mark { name: name.to_vec(), said, dead, alive, met: AtomicBool::new(false) }))
+    // That of a copy that is alive may only just be made.
+    let unread = (said.is_none() && !alive)
+        .then(|| io::Error::new(io::ErrorKind::InvalidData, "it says nothing that is understood"));
+    let said = said.unwrap_or_else(Said::unknown);
+    let met = AtomicBool::new(false);
+    Ok(Some(Mark { name: name.to_vec(), said, dead, alive, met, unread }))
 }
 
 /// Opens a file; for writing (`true`) if that may be, which NFS wants for its locks.
@@ -598,23 +690,28 @@ mod tests {
 
     use super::*;
 
+    fn ended_well(ended: Ended) {
+        assert!(ended.no_room.is_none() && ended.failed.is_none(), "{ended:?}");
+    }
+
     #[test]
     fn marks_are_read_as_they_were_written_however_they_end() {
         let id = [7; 16];
         let text = format!("{FIRST}copy {}\nname 6162\nname ff\ncompared {}\n", hex(&id), hex(&id));
-        let said = Said::parse(text.as_bytes());
+        let said = Said::parse(text.as_bytes()).unwrap();
         assert_eq!((said.copy, said.compared), (id, vec![id]));
         assert_eq!(said.cover, Cover { all: false, names: vec![b"ab".into(), vec![255]] });
         for end in 0..=text.len() {
             let said = Said::parse(&text.as_bytes()[..end]);
             // What is cut off covers everything, or what was waited for.
-            assert!(said.cover.all == (end < FIRST.len()), "{end}");
+            assert_eq!(said.is_none(), end < FIRST.len(), "{end}");
+            assert!(said.is_none_or(|said| !said.cover.all), "{end}");
         }
         for line in ["all", "name 6", "name xy", "something new", "\u{7f}"] {
-            assert!(Said::parse(format!("{text}{line}\n").as_bytes()).cover.all, "{line}");
+            assert!(Said::parse(format!("{text}{line}\n").as_bytes()).unwrap().cover.all, "{line}");
         }
-        assert!(!Said::parse(format!("{text}name 61").as_bytes()).cover.has(b"a"));
-        assert!(Said::parse(b"").cover.all);
+        assert!(!Said::parse(format!("{text}name 61").as_bytes()).unwrap().cover.has(b"a"));
+        assert!(Said::parse(b"").is_none() && Said::unknown().cover.all);
     }
 
     #[test]
@@ -629,7 +726,7 @@ mod tests {
         assert!(seen().said.cover.has(b"h") && !seen().said.cover.has(b"x") && !seen().dead);
         assert!(marks.cover(&root, b"x").unwrap());
         assert!(seen().said.cover.has(b"y"));
-        marks.end(false).unwrap();
+        ended_well(marks.end(false));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
@@ -647,10 +744,10 @@ mod tests {
         marks.cover(&root, b"c").unwrap();
         assert_eq!(left(), 3);
         // What the second covers came after the sync that ends the first.
-        marks.end_retired(first).unwrap();
+        ended_well(marks.end_retired(first));
         assert_eq!(left(), 2);
-        marks.end(false).unwrap();
-        marks.end_retired(second).unwrap();
+        ended_well(marks.end(false));
+        ended_well(marks.end_retired(second));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
@@ -670,9 +767,9 @@ mod tests {
         assert!(seen.said.cover.has(b"a") && !seen.said.cover.has(b"b"));
         first.retire();
         assert!(first.were_met());
-        first.end(true).unwrap();
+        ended_well(first.end(true));
         assert!(!first.were_met());
-        second.end(true).unwrap();
+        ended_well(second.end(true));
         let mut third = Marks::new([3; 16]);
         third.begin(&root).unwrap();
         assert!(!third.meet());

@@ -107,6 +107,8 @@ pub struct Sink<'a> {
     devices: Mutex<Vec<(u64, Arc<OwnedFd>)>>,
     /// The user knows of another copy into the target.
     told_of_another: AtomicBool,
+    /// The user knows of marks that could not be ended.
+    told_of_staying: AtomicBool,
     /// Every file and directory is synced on its own: the sync at the end would not tell, or there can be
     /// no mark.
     each: AtomicBool,
@@ -311,6 +313,7 @@ impl<'a> Sink<'a> {
             dead: OnceLock::new(),
             marked: AtomicBool::new(false),
             told_of_another: AtomicBool::new(false),
+            told_of_staying: AtomicBool::new(false),
             devices: Mutex::default(),
             each: AtomicBool::new(false),
             flushed: OnceLock::new(),

@@ -234,3 +234,106 @@ fn without_a_mark_every_file_is_synced_on_its_own() {
     assert_eq!(again(dir.path(), A, &["d/f"]), (1, 0));
     assert_eq!(names(dir.path()), [UNSYNCED, "d", "d/f"]);
 }
+
+/// A copy of one file that ends well, on a file system that answers this to changes of marks.
+fn on_one_that_refuses(
+    target: &Path,
+    id: CopyId,
+    errno: Errno,
+) -> (Result<(), TransferError>, World) {
+    let (_, worked, world) = run(copy(target, id), |source| {
+        lock(&source.sink.marks).refuses = Some(errno);
+        walk(source, &["f"], |source, name| {
+            let file = source.announce(name, CONTENT.len() as u64);
+            match source.verdict(file) {
+                Verdict::Skip { .. } => {}
+                Verdict::Compare { .. } => drop(source.say(Message::Same { file }).unwrap()),
+                Verdict::Take { .. } => {
+                    source.send(&[(whole_piece(file, CONTENT), CONTENT)]).unwrap();
+                }
+            }
+        });
+        source.say(Message::End { tally: source.tally, omitted: 0, complete: true }).unwrap();
+        while !source.sink.is_stopped() && !source.sink.counts.receipt.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    });
+    (worked, world)
+}
+
+/// Notes that name a mark, or the directory of marks.
+fn notes_of_marks(world: &World) -> usize {
+    world.told().iter().filter(|told| told.starts_with("note ") && told.contains(UNSYNCED)).count()
+}
+
+#[test]
+fn a_mark_that_no_room_is_left_to_remove_stays_and_fails_nothing() {
+    for errno in [Errno::NOSPC, Errno::DQUOT] {
+        let dir = tempfile::tempdir().unwrap();
+        // Its own, then one of a former run of the same copy.
+        for _ in 0..2 {
+            let (worked, world) = on_one_that_refuses(dir.path(), A, errno);
+            assert!(worked.is_ok(), "{worked:?}");
+            assert_eq!((marks(dir.path()), notes_of_marks(&world)), (1, 1));
+        }
+        // Another's, which cannot be made to say more.
+        let (worked, world) = on_one_that_refuses(dir.path(), B, errno);
+        assert!(worked.is_ok(), "{worked:?}");
+        assert_eq!((marks(dir.path()), notes_of_marks(&world)), (1, 1));
+        // It is doubted until its own copy can remove it.
+        lose(&dir.path().join("f"));
+        assert_eq!(again(dir.path(), B, &["f"]), (1, 1));
+        assert_eq!(again(dir.path(), A, &["f"]), (1, 0));
+        assert_eq!(names(dir.path()), ["f"]);
+    }
+}
+
+#[test]
+fn a_mark_that_an_error_keeps_from_being_removed_fails_the_copy() {
+    for errno in [Errno::IO, Errno::ROFS] {
+        let dir = tempfile::tempdir().unwrap();
+        let (worked, _) = on_one_that_refuses(dir.path(), A, errno);
+        assert!(matches!(worked, Err(TransferError::Io { .. })), "{worked:?}");
+        assert_eq!(marks(dir.path()), 1);
+    }
+}
+
+#[test]
+fn a_mark_that_cannot_be_read_stays_and_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("t");
+    for path in [dir.path(), &target, &target.join("d")] {
+        fs::create_dir_all(path.join(UNSYNCED)).unwrap();
+        // What a crash may leave, what is no mark, and what cannot be opened as one.
+        fs::write(path.join(UNSYNCED).join(".farhaul-0000000000000001-0.unsynced"), "").unwrap();
+        fs::write(path.join(UNSYNCED).join(".farhaul-0000000000000002-0.unsynced"), "x").unwrap();
+        fs::create_dir(path.join(UNSYNCED).join(".farhaul-0000000000000003-0.unsynced")).unwrap();
+    }
+    fs::write(target.join("d/f"), "").unwrap();
+    let untouched = names(dir.path());
+    for at in [&target, dir.path()] {
+        let (_, worked, world) = run(copy(at, A), |source| {
+            walk(source, &["d/g"], |source, name| {
+                source.small(name, CONTENT);
+            });
+            source.end();
+        });
+        worked.unwrap();
+        assert_eq!(notes_of_marks(&world), 1, "{:?}", world.told());
+        fs::remove_file(at.join("d/g")).unwrap();
+        let _ = fs::remove_dir(dir.path().join("d"));
+    }
+    assert_eq!(names(dir.path()), untouched);
+    // Where only one further down is concerned.
+    fs::remove_dir_all(dir.path().join(UNSYNCED)).unwrap();
+    fs::remove_dir_all(target.join(UNSYNCED)).unwrap();
+    let (_, worked, world) = run(copy(&target, A), |source| {
+        walk(source, &["d/g"], |source, name| {
+            source.small(name, CONTENT);
+        });
+        source.end();
+    });
+    worked.unwrap();
+    assert_eq!(notes_of_marks(&world), 1, "{:?}", world.told());
+    assert!(world.told().iter().any(|told| told.contains("/t/d/.farhaul-unsynced/")));
+}
