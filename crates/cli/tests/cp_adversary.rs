@@ -51,12 +51,19 @@ fn assert_copied(scene: &Scene, ended: &Ended) {
     assert!(from == to, "the copy differs");
 }
 
-/// A TCP proxy that may cut what goes through it, and answer newcomers itself.
+/// What a connection has carried one way that the proxy takes for a data connection.
+const MUCH: u64 = 1 << 20;
+
+/// A TCP proxy that may cut what goes through it, answer newcomers itself, and acknowledge what it does not
+/// deliver.
 struct Proxy {
     at: SocketAddr,
     forging: Arc<AtomicBool>,
     forged: Arc<AtomicU64>,
     passed: Arc<AtomicU64>,
+    /// While this is set, whatever has carried much delivers nothing more, then and later.
+    swallowing: Arc<AtomicBool>,
+    swallowed: Arc<AtomicU64>,
     through: Arc<Mutex<Vec<TcpStream>>>,
 }
 
@@ -68,10 +75,13 @@ impl Proxy {
             forging: Arc::default(),
             forged: Arc::default(),
             passed: Arc::default(),
+            swallowing: Arc::default(),
+            swallowed: Arc::default(),
             through: Arc::default(),
         };
         let (forging, forged) = (Arc::clone(&proxy.forging), Arc::clone(&proxy.forged));
         let (passed, through) = (Arc::clone(&proxy.passed), Arc::clone(&proxy.through));
+        let (swallowing, swallowed) = (Arc::clone(&proxy.swallowing), Arc::clone(&proxy.swallowed));
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(mut client) = client else { return };
@@ -87,10 +97,18 @@ impl Proxy {
                 for (mut from, mut to) in
                     [(clone(&client), clone(&server)), (clone(&server), clone(&client))]
                 {
-                    let passed = Arc::clone(&passed);
+                    let (passed, swallowing, swallowed) =
+                        (Arc::clone(&passed), Arc::clone(&swallowing), Arc::clone(&swallowed));
                     thread::spawn(move || {
                         let mut buf = [0; 1 << 14];
+                        let (mut carried, mut swallows) = (0, false);
                         while let Ok(count @ 1..) = from.read(&mut buf) {
+                            carried += count as u64;
+                            swallows |= carried > MUCH && swallowing.load(Ordering::Relaxed);
+                            if swallows {
+                                swallowed.fetch_add(count as u64, Ordering::Relaxed);
+                                continue;
+                            }
                             if to.write_all(&buf[..count]).is_err() {
                                 break;
                             }
@@ -125,6 +143,24 @@ fn a_cut_and_a_forged_alert_over_tcp_do_not_end_a_copy() {
     proxy.cut_and_forge();
     wait_until("two forged answers", || proxy.forged.load(Ordering::Relaxed) >= 2);
     proxy.forging.store(false, Ordering::Relaxed);
+    let ended = run.finish_well();
+    assert_copied(&scene, &ended);
+    assert_eq!(scene.agents(), 1, "the same agent goes on");
+}
+
+/// What is between the two sides acknowledges and does not deliver, as after a forged ACK, and all the time: the
+/// system's own time-outs do not notice. The other connections stay well.
+#[test]
+fn a_connection_over_tcp_that_swallows_data_is_replaced() {
+    let _turn = common::turn();
+    let scene = scene_or_skip!();
+    let proxy = Proxy::to(scene.direct());
+    scene.far_behind(None, Some(proxy.at), "");
+    let run = start(&scene, &["--transport", "tcp", "--rate", "50M", "--outage", "120s"]);
+    wait_until("so much data", || proxy.passed.load(Ordering::Relaxed) > SIZE / 4);
+    proxy.swallowing.store(true, Ordering::Relaxed);
+    wait_until("swallowed data", || proxy.swallowed.load(Ordering::Relaxed) > 0);
+    proxy.swallowing.store(false, Ordering::Relaxed);
     let ended = run.finish_well();
     assert_copied(&scene, &ended);
     assert_eq!(scene.agents(), 1, "the same agent goes on");

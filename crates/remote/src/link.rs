@@ -91,12 +91,16 @@ pub struct LinkStats {
     pub forged: u64,
     /// The peer's window, not the network, is what limits this side now: its reader is slow.
     pub blocked_by_peer: bool,
-    /// Data packets that the peer is said to have acknowledged, and those that have come here without a
+    /// Data packets of UDT that the peer is said to have acknowledged, and those that have come here without a
     /// gap before them. As an acknowledgement follows what it covers, the peer's second number is never
-    /// below this side's first, asked before it. None where the transport does not tell.
+    /// below this side's first, asked before it. Of TCP, whose acknowledgements the system does not tell, bytes that
+    /// it has taken, and bytes that were read: the peer's second number may be below, but not for long. None where
+    /// the transport does not tell.
     pub acknowledged: Option<u64>,
     /// See [`LinkStats::acknowledged`].
     pub arrived: Option<u64>,
+    /// For how long this side's reader has been waiting for the peer; of TCP only.
+    pub waited: Duration,
 }
 
 /// Whether data was injected into a link of a session. All links that share it have the peer tag its data
@@ -257,8 +261,21 @@ impl LinkHandle {
     /// What the transport tells. Rates are since the query before, so one asker is best.
     pub fn stats(&self) -> LinkStats {
         let core = &self.0.core;
-        let Raw::Udp(connection) = &core.raw else {
-            return LinkStats { bytes_sent: core.bytes_sent(), ..LinkStats::default() };
+        let connection = match &core.raw {
+            Raw::Udp(connection) => connection,
+            Raw::Tcp(_) => {
+                let bytes_sent = core.bytes_sent();
+                return LinkStats {
+                    bytes_sent,
+                    acknowledged: Some(bytes_sent),
+                    arrived: Some(core.bytes_received()),
+                    waited: core.waited(),
+                    ..LinkStats::default()
+                };
+            }
+            Raw::Pipe(_) => {
+                return LinkStats { bytes_sent: core.bytes_sent(), ..LinkStats::default() };
+            }
         };
         // A connection that is over has nothing to tell.
         let Ok(stats) = connection.stats(true) else { return LinkStats::default() };
@@ -279,6 +296,7 @@ impl LinkHandle {
                 && now.in_flight >= now.flow_window,
             acknowledged: Some(total.packets_acked),
             arrived: Some(total.packets_in_order),
+            waited: Duration::ZERO,
         }
     }
 }

@@ -119,6 +119,9 @@ pub(crate) struct Core {
     /// When the next slice may be written.
     next: Mutex<Option<Instant>>,
     bytes_sent: AtomicU64,
+    bytes_received: AtomicU64,
+    /// Since when a reader waits for the peer.
+    waiting: Mutex<Option<Instant>>,
 }
 
 impl Core {
@@ -131,6 +134,8 @@ impl Core {
             max_rate: AtomicU64::new(0),
             next: Mutex::new(None),
             bytes_sent: AtomicU64::new(0),
+            bytes_received: AtomicU64::new(0),
+            waiting: Mutex::default(),
         })
     }
 
@@ -173,6 +178,16 @@ impl Core {
     /// Bytes that the stream has taken.
     pub fn bytes_sent(&self) -> u64 {
         self.bytes_sent.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that were read from the stream.
+    pub fn bytes_received(&self) -> u64 {
+        self.bytes_received.load(Ordering::Relaxed)
+    }
+
+    /// For how long a reader has been waiting for the peer; zero if there is none.
+    pub fn waited(&self) -> Duration {
+        lock(&self.waiting).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     pub fn set_max_rate(&self, bits_per_second: Option<u64>) {
@@ -252,8 +267,12 @@ impl Read for Wire {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.aborted()?;
         self.0.hurry()?;
+        *lock(&self.0.waiting) = Some(Instant::now());
         let result = self.0.raw.read(buf);
-        self.0.explain(result)
+        *lock(&self.0.waiting) = None;
+        let read = self.0.explain(result)?;
+        self.0.bytes_received.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
     }
 }
 

@@ -11,6 +11,9 @@ use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle, Transport};
 
 /// How long an attempt to connect may take.
 pub const DIAL_TIME: Duration = Duration::from_secs(15);
+/// What TCP has taken may be on its way so long without anything of it arriving: longer than a few lost
+/// retransmissions take, and less than the system takes to give a connection up.
+const TCP_LAG: Duration = Duration::from_secs(5);
 
 /// A connection for a transfer, on which the peer's memory allows windows of so many packets.
 pub fn adapt(link: Link, most_window: u32) -> link::Link {
@@ -47,6 +50,10 @@ impl link::LinkHandle for Handle {
         // delivered, so that their own may be a little smaller.
         let full = stats.in_flight >= stats.flow_window / 5 * 4 && stats.in_flight > 0;
         let largest = stats.flow_window >= self.most_window / 5 * 4;
+        let lag = match self.handle.kind() {
+            Kind::Tcp => TCP_LAG,
+            Kind::Udp | Kind::Pipe => Duration::ZERO,
+        };
         LinkFacts {
             udp: self.handle.kind() == Kind::Udp,
             rtt: stats.rtt,
@@ -56,6 +63,8 @@ impl link::LinkHandle for Handle {
             capacity: stats.capacity,
             acknowledged: stats.acknowledged,
             arrived: stats.arrived,
+            lag,
+            waited: stats.waited,
             forged: stats.forged,
         }
     }

@@ -67,8 +67,13 @@ pub struct LinkFacts {
     /// How much of what this side has sent the transport takes for arrived, in units of its own.
     pub acknowledged: Option<u64>,
     /// How much has come from the peer without a gap before it, in the same units. The transport of
-    /// an honest path tells the peer of no more than that.
+    /// an honest path tells the peer of no more than that, if [`LinkFacts::lag`] is zero.
     pub arrived: Option<u64>,
+    /// How long nothing may come of what is [acknowledged](LinkFacts::acknowledged), where that is what the
+    /// transport has taken, and not what the peer has: a proxy may have it. Zero where it is what the peer has.
+    pub lag: Duration,
+    /// For how long this side has been waiting for bytes of the peer; zero if it is not.
+    pub waited: Duration,
     /// Control packets that were not the peer's, and changed nothing.
     pub forged: u64,
 }

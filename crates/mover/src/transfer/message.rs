@@ -189,7 +189,7 @@ pub enum Message {
         /// Its number.
         lane: u32,
     },
-    /// Either: how much of what went over each lane its transport takes for arrived at the peer, in the
+    /// Either: how much of what went over each lane its transport takes for arrived at the peer, or has taken, in the
     /// units of [`LinkFacts`](super::link::LinkFacts). At most [`MAX_LANES_TOLD`].
     Acknowledged {
         /// The number of a lane, and how much.

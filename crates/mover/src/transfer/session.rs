@@ -7,6 +7,7 @@
 mod dial;
 mod driver;
 mod introduce;
+mod swallowed;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +20,7 @@ use std::time::Instant;
 pub use self::dial::{Dial, NoLink, Way};
 use self::driver::Driver;
 pub use self::introduce::{answer, disown, greet, join, meet, open, refuse};
+use self::swallowed::Watch;
 use super::channel::Channel;
 use super::error::TransferError;
 use super::event::Observer;
@@ -79,6 +81,8 @@ struct State {
     /// The connection of the control channel.
     control: Option<Handle>,
     lanes: BTreeMap<u32, Handle>,
+    /// What is thought of the lanes' connections.
+    watches: BTreeMap<u32, Watch>,
     wanted: u32,
     next_lane: u32,
     /// Threads that keep a lane each.
@@ -92,8 +96,9 @@ struct State {
     authenticated: bool,
     /// It was told that something else has answered.
     warned: bool,
-    /// It was told that acknowledgements are forged.
+    /// It was told that acknowledgements are forged, and that what was taken does not come.
     forgery_told: bool,
+    swallowing_told: bool,
     /// Since when there was one for the first time.
     connected: Option<Instant>,
     ended: Option<Instant>,
@@ -181,7 +186,7 @@ impl Session {
         self.lock().lanes.values().map(|handle| handle.0.facts()).collect()
     }
 
-    /// What the transport of each lane takes for arrived at the peer, where it tells.
+    /// What the transport of each lane takes for arrived at the peer, or has taken, where it tells.
     fn acknowledged(&self) -> Vec<(u32, u64)> {
         let state = self.lock();
         let told = |(number, lane): (&u32, &Handle)| Some((*number, lane.0.facts().acknowledged?));

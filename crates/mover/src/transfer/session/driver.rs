@@ -117,23 +117,33 @@ impl<'a> Driver<'a> {
     }
 
     /// Ends lanes on which something was acknowledged to the peer that has not come: the transport here
-    /// has not said so, and what it was said of will not be sent again. No time is needed to be sure, and
+    /// has not said so, and what it was said of will not be sent again. Over UDT no time is needed to be sure, and
     /// no disk, however slow, looks like it: an acknowledgement follows what it covers, and this message
-    /// followed the acknowledgement.
+    /// followed the acknowledgement. What TCP has taken may be on its way for a while ([`Watch::report`]).
     fn look_for_forgery(&self, acknowledged: &[(u32, u64)]) {
         let mut state = self.session.lock();
-        let mut forged = false;
+        let State { lanes, watches, forgery_told, swallowing_told, .. } = &mut *state;
+        let (mut forged, mut swallowed) = (false, false);
         for (number, acknowledged) in acknowledged {
-            let Some(lane) = state.lanes.get(number) else { continue };
-            if lane.0.facts().arrived.is_some_and(|arrived| arrived < *acknowledged) {
+            let Some(lane) = lanes.get(number) else { continue };
+            let facts = lane.0.facts();
+            let watch = watches.entry(*number).or_default();
+            if watch.report(Instant::now(), *acknowledged, &facts) {
                 lane.0.abort();
-                forged = true;
+                *(if facts.lag.is_zero() { &mut forged } else { &mut swallowed }) = true;
             }
         }
-        if forged && !std::mem::replace(&mut state.forgery_told, true) {
-            drop(state);
+        let tell_forged = forged && !std::mem::replace(forgery_told, true);
+        let tell_swallowed = swallowed && !std::mem::replace(swallowing_told, true);
+        drop(state);
+        if tell_forged {
             let text = "something on the path acknowledges data that has not arrived: its connections \
                         are replaced";
+            (self.observe)(Event::Note(text));
+        }
+        if tell_swallowed {
+            let text = "a connection over TCP has taken data for seconds that does not arrive: such \
+                        connections are replaced";
             (self.observe)(Event::Note(text));
         }
     }
@@ -452,7 +462,11 @@ impl<'a> Driver<'a> {
         let Handle(link, interrupt) = &handle;
         let lane = Lane { number, reader, writer, handle: &**link, interrupt, keep: &keep };
         let worked = self.role.lane(lane);
-        session.lock().lanes.remove(&number);
+        {
+            let mut state = session.lock();
+            state.lanes.remove(&number);
+            state.watches.remove(&number);
+        }
         match worked {
             Ok(()) => true,
             Err(LaneEnd::Broken(error)) => {
