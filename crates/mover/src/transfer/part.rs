@@ -33,6 +33,7 @@ use log::Log;
 use open::{Names, Parts};
 
 pub use super::journal::{Identity, Origin};
+pub(super) use open::part_of;
 pub use prove::Proof;
 
 /// So many bytes are written at most between two syncs.

@@ -76,7 +76,11 @@ fn is_plain(stat: &Stat) -> bool {
 }
 
 /// Whether `name` is still the name of `file`.
-pub(super) fn is_named(directory: &OwnedFd, name: &str, file: &File) -> io::Result<bool> {
+pub(super) fn is_named(
+    directory: &OwnedFd,
+    name: impl rustix::path::Arg,
+    file: &File,
+) -> io::Result<bool> {
     let open = fstat(file)?;
     match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(named) => Ok((named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)),

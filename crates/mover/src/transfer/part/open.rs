@@ -15,11 +15,15 @@ use super::{Opened, invalid};
 use crate::name::Name;
 use crate::transfer::journal::{BootId, Epoch, FileId, Header, Identity, Record};
 use crate::transfer::place::{self, ATTEMPTS};
-use crate::transfer::small::TEMPORARY;
 use crate::transfer::tree_hash::{CHUNK, ChunkTree};
 
 /// Separates digests of names from every other use of BLAKE3.
 const NAME_CONTEXT: &str = "farhaul mover 2 name of a partial file";
+
+const PART: &str = ".part";
+const JOURNAL: &str = ".journal";
+/// Before the end of a journal that is to replace another.
+const NEW: &str = ".new";
 
 /// Where a partial file and its journal are.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(super) struct Names {
     digest: [u8; 32],
     pub(super) part: String,
     pub(super) journal: String,
+    /// A journal that is to replace it, made by the transfer that has it locked.
+    rewritten: String,
 }
 
 impl Names {
@@ -43,9 +49,21 @@ impl Names {
         }
         let digest: [u8; 32] = named.finalize().into();
         let hex: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        let (part, journal) = (format!(".farhaul-{hex}.part"), format!(".farhaul-{hex}.journal"));
-        Names { directory, name: name.bytes().to_vec(), digest, part, journal }
+        let stem = format!(".farhaul-{hex}");
+        let [part, journal] = [PART, JOURNAL].map(|end| format!("{stem}{end}"));
+        let rewritten = format!("{stem}{NEW}{JOURNAL}");
+        Names { directory, name: name.bytes().to_vec(), digest, part, journal, rewritten }
     }
+}
+
+/// The partial file that a journal of this name belongs to, complete or about to be; none if the name is
+/// not that of a journal.
+pub(in crate::transfer) fn part_of(journal: &[u8]) -> Option<Vec<u8>> {
+    let stem = journal.strip_suffix(JOURNAL.as_bytes())?;
+    let stem = stem.strip_suffix(NEW.as_bytes()).unwrap_or(stem);
+    let hex = stem.strip_prefix(b".farhaul-")?;
+    let named = hex.len() == 16 && hex.iter().all(u8::is_ascii_hexdigit);
+    named.then(|| [stem, PART.as_bytes()].concat())
 }
 
 /// A partial file that is open.
@@ -179,18 +197,20 @@ fn is_long_enough(file: &File, identity: &Identity, sure: &ChunkTree) -> io::Res
 
 /// Replaces the journal by one that claims the same.
 fn rewrite(names: &Names, header: Header, claims: &ChunkTree) -> io::Result<Log> {
-    let directory = &names.directory;
-    let (temporary, file) = TEMPORARY.make(|temporary| place::create(directory, temporary))?;
+    let Names { directory, journal, rewritten, .. } = names;
+    // What a transfer has left that was ended here.
+    place::remove(directory, rewritten)?;
+    let file = place::create(directory, rewritten)?;
     let written = place::lock(&file).and_then(|()| {
         let mut log = Log::begin(file, header)?;
         let records: Vec<Record> = claims.each_node().map(Record::Proved).collect();
         log.append(&records)?;
         log.file.sync_data()?;
-        renameat(directory, temporary.as_str(), directory, names.journal.as_str())?;
+        renameat(directory, rewritten.as_str(), directory, journal.as_str())?;
         Ok(log)
     });
     if written.is_err() {
-        let _ = place::remove(directory, &temporary);
+        let _ = place::remove(directory, rewritten);
     }
     written
 }

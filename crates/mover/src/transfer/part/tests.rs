@@ -350,6 +350,23 @@ fn a_part_that_was_copied_or_replaced_is_taken_up() {
 }
 
 #[test]
+fn a_journal_that_was_not_replaced_in_time_leaves_nothing() {
+    let place = Place::new();
+    let content = Content::dense(3);
+    let (part, _) = place.open(content.identity);
+    content.write(&part, 0).unwrap();
+    part.sync().unwrap();
+    drop(part);
+    // Its transfer was ended while it wrote that.
+    let journal = place.path(".journal");
+    fs::write(journal.with_extension("new.journal"), "half of it").unwrap();
+    let (part, opened) = place.open_in(SECOND_BOOT, content.identity).unwrap();
+    assert_eq!(opened, claimed(CHUNK));
+    assert_eq!(paths(place.dir.path()).len(), 2);
+    content.complete(&part, &place);
+}
+
+#[test]
 fn what_is_cut_off_is_not_proved() {
     for (sparse, synced) in [(false, false), (false, true), (true, true)] {
         let place = Place::new();

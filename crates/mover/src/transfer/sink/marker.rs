@@ -27,6 +27,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Gid, getegid};
 
+use super::sweep::Dead;
 use super::trouble;
 use crate::inode::{self, Kind};
 use crate::temporary::{self, UNSYNCED};
@@ -225,6 +226,9 @@ pub(super) struct Marks {
     retired: VecDeque<Own>,
     /// Retired ones that have been removed.
     ended: u64,
+    /// Those that could not be removed. They stay locked: a copy that is alive must not be taken for dead,
+    /// for what it writes would be swept away.
+    staying: Vec<Own>,
     found: Vec<Found>,
     /// The first that could not be read, until it is told.
     unread: Option<Unread>,
@@ -247,7 +251,7 @@ pub(super) struct Own {
 
 impl Own {
     /// What it speaks of is on the medium.
-    fn remove(self) -> io::Result<()> {
+    fn remove(&self) -> io::Result<()> {
         let removed = unlinkat(&self.directory, self.name.as_str(), AtFlags::empty());
         // Others may be in it.
         let _ = unlinkat(&*self.root, UNSYNCED, AtFlags::REMOVEDIR);
@@ -284,6 +288,7 @@ impl Marks {
             own: None,
             retired: VecDeque::new(),
             ended: 0,
+            staying: Vec::new(),
             found: Vec::new(),
             unread: None,
             any_unread: false,
@@ -386,7 +391,7 @@ impl Marks {
     pub(super) fn dead(&self) -> Dead {
         let marks = self.found.iter().flat_map(|found| &found.marks).filter(|mark| mark.dead);
         let owners = marks.filter_map(|mark| temporary::owner(&mark.name));
-        Dead(owners.filter(|owner| !TEMPORARY.is(*owner)).collect())
+        Dead::new(owners.filter(|owner| !TEMPORARY.is(*owner)).collect())
     }
 
     /// Has this copy's own cover `name` in the target, before anything is renamed there; `true` if it
@@ -425,7 +430,11 @@ impl Marks {
             && let Some(own) = self.retired.pop_front()
         {
             self.ended += 1;
-            ended.add(self.refused().and_then(|()| own.remove()));
+            let removed = self.refused().and_then(|()| own.remove());
+            if removed.is_err() {
+                self.staying.push(own);
+            }
+            ended.add(removed);
         }
         ended
     }
@@ -555,7 +564,7 @@ fn read(marks: &OwnedFd, name: &[u8]) -> io::Result<Option<Mark>> {
 }
 
 /// Opens a file; for writing (`true`) if that may be, which NFS wants for its locks.
-fn open(directory: &OwnedFd, name: &[u8]) -> io::Result<(File, bool)> {
+pub(super) fn open(directory: &OwnedFd, name: &[u8]) -> io::Result<(File, bool)> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::APPEND;
     let (file, writable) = match openat(directory, name, flags | OFlags::RDWR, Mode::empty()) {
         Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
@@ -571,7 +580,7 @@ fn open(directory: &OwnedFd, name: &[u8]) -> io::Result<(File, bool)> {
 
 /// Whether no process holds the lock of a file, which is open for writing. If that cannot be told, one
 /// may.
-fn is_dead(file: &File) -> bool {
+pub(super) fn is_dead(file: &File) -> bool {
     is_free(flock(file, FlockOperation::NonBlockingLockExclusive))
 }
 
@@ -634,32 +643,6 @@ fn open_up(root: &OwnedFd, marks: &OwnedFd) {
         || fchown(marks, None, Some(Gid::from_raw(stat.st_gid))).is_ok();
     let given = if same { 0o1077 } else { 0o1057 };
     let _ = fchmod(marks, Mode::RWXU | Mode::from_raw_mode(stat.st_mode & given));
-}
-
-/// Transfers that were ended before they could clean up after themselves.
-#[derive(Debug, Default)]
-pub(super) struct Dead(Vec<u64>);
-
-impl Dead {
-    /// Removes from a directory what they were writing at their end. What is locked, or may be, is in use.
-    pub(super) fn sweep(&self, directory: &OwnedFd) -> io::Result<()> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        for entry in Dir::read_from(directory)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let bytes = name.to_bytes();
-            let owner = temporary::owner(bytes).filter(|_| bytes.ends_with(b".part"));
-            let dead = owner.is_some_and(|owner| self.0.contains(&owner))
-                && open(directory, bytes).is_ok_and(|(file, wr)| wr && is_dead(&file));
-            if dead {
-                // Another transfer may sweep as well.
-                let _ = unlinkat(directory, name, AtFlags::empty());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Whether capitals make no difference in a directory. What a killed transfer has left of the question
@@ -780,34 +763,6 @@ mod tests {
         assert!(is_free(Ok(())));
         let errors = [Errno::WOULDBLOCK, Errno::BADF, Errno::NOLCK, Errno::OPNOTSUPP, Errno::IO];
         assert!(errors.into_iter().all(|error| !is_free(Err(error))));
-    }
-
-    #[test]
-    fn what_the_dead_were_writing_is_swept_away() {
-        let dir = tempfile::tempdir().unwrap();
-        let root: Arc<OwnedFd> = Arc::new(File::open(dir.path()).unwrap().into());
-        fs::create_dir(dir.path().join(UNSYNCED)).unwrap();
-        let write = |name: &str| File::create(dir.path().join(name)).unwrap();
-        let mark = |owner: u64| write(&format!("{UNSYNCED}/.farhaul-{owner:016x}-0.unsynced"));
-        mark(1);
-        let alive = mark(2);
-        flock(&alive, FlockOperation::NonBlockingLockExclusive).unwrap();
-        write(".farhaul-0000000000000001-1f.part");
-        let kept = [
-            ".farhaul-0000000000000002-1.part",
-            ".farhaul-0000000000000003-1.part",
-            ".farhaul-0000000000000001-1.journal",
-            ".farhaul-0000000000000001-2.part",
-            ".farhaul-0000000000000001.part",
-            "file",
-        ];
-        let in_use: Vec<File> = kept.iter().map(|name| write(name)).collect();
-        flock(&in_use[3], FlockOperation::NonBlockingLockExclusive).unwrap();
-        let mut marks = Marks::new([9; 16]);
-        marks.begin(&root).unwrap();
-        marks.dead().sweep(&root).unwrap();
-        assert!(kept.iter().all(|name| dir.path().join(name).exists()));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), kept.len() + 1);
     }
 
     #[test]

@@ -337,3 +337,17 @@ fn a_mark_that_cannot_be_read_stays_and_is_told_once() {
     assert_eq!(notes_of_marks(&world), 1, "{:?}", world.told());
     assert!(world.told().iter().any(|told| told.contains("/t/d/.farhaul-unsynced/")));
 }
+
+#[test]
+fn what_a_killed_copy_has_left_of_a_file_that_has_its_name_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join(UNSYNCED)).unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let mark = format!("{UNSYNCED}/.farhaul-0000000000000001-0.unsynced");
+    let id: String = A.iter().map(|byte| format!("{byte:02x}")).collect();
+    fs::write(dir.path().join(mark), format!("farhaul unsynced 1\ncopy {id}\nname 64\n")).unwrap();
+    // Killed between the file's name and the end of its journal.
+    fs::write(dir.path().join("d/.farhaul-0123456789abcdef.journal"), "").unwrap();
+    assert_eq!(again(dir.path(), A, &["d/f"]), (0, 1));
+    assert_eq!(names(dir.path()), ["d", "d/f"]);
+}
