@@ -23,7 +23,9 @@ use crate::report::{
 use crate::scan::{Totals, scan};
 use crate::sources::{Source, resolve};
 use crate::stream::{CHUNK, FrameReader, FrameWriter, PreambleError, ReadError};
+use crate::transfer::place::next_data;
 use crate::transfer::source::filter::Filter;
+use crate::transfer::tree_hash::is_zero;
 use crate::walk::{Found, Step, Walk, changed};
 
 /// How to send. [`Default`] is what most callers want.
@@ -109,6 +111,9 @@ where
     })
 }
 
+/// So many stretches of data and holes of a file are kept in mind, to read it again if it has grown.
+const MAX_RUNS: usize = 1 << 16;
+
 /// Why sending stops before its end.
 #[derive(Debug)]
 enum Stop {
@@ -134,8 +139,8 @@ struct Sending<'a, W: Write> {
     totals: &'a OnceLock<Totals>,
     totals_said: bool,
     hasher: ContentHasher,
-    /// Of the present file.
-    ends: Ends,
+    /// Where the present file had data and where holes, as far as it was read.
+    runs: Vec<Extent>,
     /// What was offered completely.
     tally: Tally,
     bytes_done: u64,
@@ -160,7 +165,7 @@ impl<'a, W: Write> Sending<'a, W> {
             observe,
             totals,
             totals_said: false,
-            ends: Ends::default(),
+            runs: Vec::new(),
             hasher: ContentHasher::default(),
             tally: Tally::default(),
             bytes_done: 0,
@@ -229,24 +234,34 @@ impl<'a, W: Write> Sending<'a, W> {
         let (size, attributes) = (inode::size(before), inode::attributes(before));
         self.announce(&Frame::File { name: walk.name(found), attributes, size })?;
         let mut extents = Extents::new(file, size, inode::may_have_holes(before));
-        self.ends = Ends::default();
+        self.runs.clear();
         let read = loop {
-            match extents.next() {
+            let next = extents.next();
+            if let Ok(Some(extent)) = &next
+                && self.runs.len() <= MAX_RUNS
+            {
+                self.runs.push(*extent);
+            }
+            match next {
                 Ok(Some(Extent::Hole { length })) => {
                     self.out.put(&Frame::Hole { length })?;
                     self.hasher.hole(length);
                     self.bytes_done += length;
                 }
                 Ok(Some(Extent::Data { offset, length })) => {
-                    if let Err(error) = self.data(walk.path(), file, size, (offset, length))? {
+                    if let Err(error) = self.data(walk.path(), file, (offset, length))? {
                         break Err(error);
                     }
                 }
-                Ok(None) => break unchanged(file, before, &self.ends),
+                Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }
         };
         let digest = self.hasher.finish();
+        let read = match read {
+            Ok(()) => self.unchanged(file, before, digest)?,
+            error => error,
+        };
         match read {
             Ok(()) => {
                 self.out.put_recorded(&Frame::FileEnd { digest })?;
@@ -266,7 +281,6 @@ impl<'a, W: Write> Sending<'a, W> {
         &mut self,
         path: &Path,
         file: &File,
-        size: u64,
         (mut offset, length): (u64, u64),
     ) -> Result<io::Result<()>, Stop> {
         let end = offset + length;
@@ -278,7 +292,6 @@ impl<'a, W: Write> Sending<'a, W> {
                 Err(error) => return Ok(Err(error)),
             };
             self.hasher.data(&room[..got]);
-            self.ends.read(offset, &room[..got], size);
             self.out.commit_data(got);
             if got < want {
                 return Ok(Err(changed())); // it shrank
@@ -290,6 +303,77 @@ impl<'a, W: Write> Sending<'a, W> {
             self.progress(path);
         }
         Ok(Ok(()))
+    }
+
+    /// A file that was written to meanwhile may have been read half old, half new. One that has only become
+    /// longer, such as a log, is taken as far as it was announced. The inner error is the file's, the outer
+    /// one the transfer's.
+    fn unchanged(
+        &mut self,
+        file: &File,
+        before: &Stat,
+        digest: Digest,
+    ) -> Result<io::Result<()>, Stop> {
+        let after = match fstat(file) {
+            Ok(after) => after,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let modified = |stat| inode::attributes(stat).modified;
+        let (size, now) = (inode::size(before), inode::size(&after));
+        if now > size {
+            // Neither size nor time tells whether it has also been written to elsewhere.
+            return Ok(match self.read_again(file)? {
+                Ok(Some(again)) if again == digest => Ok(()),
+                Ok(_) => Err(changed()),
+                Err(error) => Err(error),
+            });
+        }
+        if now != size || modified(&after) != modified(before) {
+            return Ok(Err(changed()));
+        }
+        // Files of procfs and the like say that they are empty and are not.
+        Ok(match read_full(file, &mut [0], size) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(io::Error::other("has more content than its size says")),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// The digest of what was announced of a file, as it is now: data is read again, and what was a hole must
+    /// have nothing but zeros. None: it has other content, or too many holes to tell.
+    fn read_again(&mut self, file: &File) -> Result<io::Result<Option<Digest>>, Stop> {
+        if self.runs.len() > MAX_RUNS {
+            return Ok(Ok(None));
+        }
+        let mut room = vec![0; CHUNK];
+        let mut hasher = ContentHasher::default();
+        let mut at = 0;
+        for number in 0..self.runs.len() {
+            let (end, hole) = match self.runs[number] {
+                Extent::Hole { length } => (at + length, true),
+                Extent::Data { offset, length } => (offset + length, false),
+            };
+            if hole {
+                hasher.hole(end - at);
+                at = next_data(file, at, end);
+            }
+            while at < end {
+                self.look_up()?;
+                let want = usize::try_from(end - at).map_or(CHUNK, |left| left.min(CHUNK));
+                match read_full(file, &mut room[..want], at) {
+                    Ok(got) if got < want => return Ok(Ok(None)),
+                    Ok(_) if !hole => hasher.data(&room[..want]),
+                    Ok(_) if is_zero(&room[..want]) => {}
+                    Ok(_) => return Ok(Ok(None)),
+                    Err(error) => return Ok(Err(error)),
+                }
+                at += want as u64;
+                if hole {
+                    at = next_data(file, at, end);
+                }
+            }
+        }
+        Ok(Ok(Some(hasher.finish())))
     }
 
     fn announce(&mut self, entry: &Frame<'_>) -> Result<(), Stop> {
@@ -432,48 +516,6 @@ fn read_full(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(got)
 }
 
-/// The first and the last piece of data that were read of a file: offset, length and digest.
-#[derive(Debug, Default)]
-struct Ends(Vec<(u64, usize, Digest)>);
-
-impl Ends {
-    /// A piece has been read of a file of `size` bytes.
-    fn read(&mut self, offset: u64, data: &[u8], size: u64) {
-        if self.0.is_empty() || offset + data.len() as u64 == size {
-            self.0.push((offset, data.len(), blake3::hash(data).into()));
-        }
-    }
-
-    /// Whether the file still has them.
-    fn are_in(&self, file: &File) -> io::Result<bool> {
-        for (offset, length, digest) in &self.0 {
-            let mut room = vec![0; *length];
-            if read_full(file, &mut room, *offset)? < *length || blake3::hash(&room) != *digest {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// A file that was written to meanwhile may have been read half old, half new. One that has only become
-/// longer, such as a log, is taken as far as it was announced.
-fn unchanged(file: &File, before: &Stat, ends: &Ends) -> io::Result<()> {
-    let after = fstat(file)?;
-    let modified = |stat| inode::attributes(stat).modified;
-    if inode::size(&after) > inode::size(before) {
-        return if ends.are_in(file)? { Ok(()) } else { Err(changed()) };
-    }
-    if inode::size(&after) != inode::size(before) || modified(&after) != modified(before) {
-        return Err(changed());
-    }
-    // Files of procfs and the like say that they are empty and are not.
-    match read_full(file, &mut [0], inode::size(before))? {
-        0 => Ok(()),
-        _ => Err(io::Error::other("has more content than its size says")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -514,11 +556,35 @@ mod tests {
     fn a_file_that_only_grows_is_sent_as_it_was_announced() {
         // Longer than what a writer may hold back.
         let size = 20 * CHUNK;
-        for (over, sent) in [(None, true), (Some(0), false)] {
+        // At its beginning, and between pieces of which none is the first or the last.
+        for (over, sent) in [(None, true), (Some(0), false), (Some(3 * CHUNK as u64 + 7), false)] {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("log");
             std::fs::write(&path, vec![200; size]).unwrap();
             let file = File::options().read(true).write(true).open(&path).unwrap();
+            let sources = resolve(&[path]).unwrap();
+            let (options, totals) = (SendOptions::default(), OnceLock::new());
+            let shared = Shared::default();
+            let mut ignore = |_: Event<'_>| {};
+            let to = Meddling { file, over, count: 0 };
+            let out = FrameWriter::new(to, 2 * (HEADER + CHUNK));
+            let mut sending = Sending::new(out, &shared, &options, &totals, &mut ignore);
+            sending.everything(&sources).unwrap();
+            assert_eq!(sending.failures.count, u64::from(!sent), "{over:?}");
+            assert_eq!(sending.tally.files, u64::from(sent), "{over:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_holes_that_grows_is_sent_unless_a_hole_is_written_to() {
+        // A hole that is read before anything is written, data, and a hole at the end.
+        let (begin, length) = (4 << 20, 20 * CHUNK);
+        for (over, sent) in [(None, true), (Some((1 << 20) + 5), false)] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("image");
+            let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+            file.write_all_at(&vec![200; length], begin).unwrap();
+            file.set_len(begin + length as u64 + (4 << 20) + 5).unwrap();
             let sources = resolve(&[path]).unwrap();
             let (options, totals) = (SendOptions::default(), OnceLock::new());
             let shared = Shared::default();

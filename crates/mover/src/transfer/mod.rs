@@ -21,7 +21,7 @@ pub mod memory;
 pub mod message;
 pub mod pace;
 pub mod part;
-mod place;
+pub(crate) mod place;
 pub mod processors;
 mod role;
 pub mod session;

@@ -119,7 +119,7 @@ pub(super) fn check_free(directory: &OwnedFd, name: Name<'_>) -> io::Result<()> 
 
 /// Where the next data at or after `offset` begins; the end of the file if there is none, `offset`
 /// where the file system does not tell.
-pub(super) fn next_data(file: &File, offset: u64, end: u64) -> u64 {
+pub(crate) fn next_data(file: &File, offset: u64, end: u64) -> u64 {
     match seek(file, SeekFrom::Data(offset)) {
         Ok(data) => data.clamp(offset, end),
         Err(Errno::NXIO) => end,
