@@ -51,6 +51,11 @@ fn assert_copied(scene: &Scene, ended: &Ended) {
     assert!(from == to, "the copy differs");
 }
 
+/// How many connections had to be replaced.
+fn reconnects(ended: &Ended) -> u64 {
+    ended.json()["reconnects"].as_u64().expect("a number")
+}
+
 /// What a connection has carried one way that the proxy takes for a data connection.
 const MUCH: u64 = 1 << 20;
 
@@ -145,6 +150,8 @@ fn a_cut_and_a_forged_alert_over_tcp_do_not_end_a_copy() {
     proxy.forging.store(false, Ordering::Relaxed);
     let ended = run.finish_well();
     assert_copied(&scene, &ended);
+    // The control channel, and one data connection at least.
+    assert!(reconnects(&ended) >= 2, "{ended:#?}");
     assert_eq!(scene.agents(), 1, "the same agent goes on");
 }
 
@@ -163,6 +170,9 @@ fn a_connection_over_tcp_that_swallows_data_is_replaced() {
     proxy.swallowing.store(false, Ordering::Relaxed);
     let ended = run.finish_well();
     assert_copied(&scene, &ended);
+    // Only data connections carry so much.
+    let lost = ended.errors.iter().filter(|line| line.contains("connection lost")).count();
+    assert!(lost == 0 && reconnects(&ended) >= 1, "{ended:#?}");
     assert_eq!(scene.agents(), 1, "the same agent goes on");
 }
 
@@ -281,7 +291,9 @@ fn a_copy_past_an_injector_ends_well() {
         let seconds = ended.json()["transfer_seconds"].as_f64().expect("a number");
         let breaks = ended.errors.iter().filter(|line| line.contains("connection lost")).count();
         let forged = relay.stats().forged;
-        println!("measured: {seconds:.1} s, {breaks} breaks, {forged:?}");
+        let again = reconnects(&ended);
+        println!("measured: {seconds:.1} s, {breaks} breaks, {again} reconnects, {forged:?}");
+        assert!(!kinds.is_empty() || again == 0, "nothing was forged: {ended:#?}");
         Ok::<_, String>((seconds, forged.total()))
     };
     for kinds in kinds {
@@ -313,6 +325,7 @@ fn forged_data_is_dropped_once_it_has_been_noticed() {
     assert_copied(&scene, &ended);
     let dropped = ended.json()["forged_packets"].as_u64().expect("a number");
     let forged = relay.stats().forged.of(Forged::Data);
+    assert!((1..=6).contains(&reconnects(&ended)), "the first costs a connection: {ended:#?}");
     // Some go to the other side, some before the first has been noticed.
     assert!(forged >= 30 && dropped >= forged / 10, "{dropped} of {forged}");
     assert_eq!(scene.agents(), 1, "the same agent goes on");

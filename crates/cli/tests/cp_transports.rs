@@ -71,6 +71,8 @@ fn where_udp_is_blocked_later_tcp_is_taken() {
     assert_copied(&scene, &ended, "TCP");
     // Those of UDP, which were many, are not TCP's, which are not counted.
     let report = ended.json();
+    // The control channel, and a data connection at least.
+    assert!(report["reconnects"].as_u64().expect("a number") >= 2, "{report}");
     assert!(report["retransmitted"].is_null() && report["packets_sent"].is_null(), "{report}");
 }
 
@@ -82,11 +84,13 @@ fn a_transport_that_is_asked_for_is_taken_or_nothing() {
     scene.far_behind(Some(relay.local_addr()), Some(scene.direct()), "");
     let ended = start(&scene, &["--transport", "tcp"]).finish_well();
     assert_eq!(relay.stats().forward.received, 0, "no UDP");
+    assert_eq!(ended.json()["reconnects"], 0, "{ended:#?}");
     assert_copied(&scene, &ended, "TCP");
     fs::remove_file(scene.path("copy")).expect("it is there");
     let ended = start(&scene, &["--transport", "udp"]).finish_well();
     assert!(relay.stats().forward.sent_bytes > SIZE, "all of it over UDP");
     assert_copied(&scene, &ended, "UDP");
+    assert_eq!(ended.json()["reconnects"], 0, "{ended:#?}");
     fs::remove_file(scene.path("copy")).expect("it is there");
     let blocked = scene.relay(NOTHING);
     scene.far_behind(Some(blocked.local_addr()), Some(scene.direct()), "");

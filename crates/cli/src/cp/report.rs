@@ -136,6 +136,9 @@ pub struct Measured {
     /// disturb the copy.
     #[serde(default)]
     pub forged_packets: u64,
+    /// Connections that broke before the copy was over, and were replaced.
+    #[serde(default)]
+    pub reconnects: u64,
     /// What held it up most of the time; none if it was too short to tell, or nothing stands out.
     pub limited_by: Option<String>,
     /// Share of their time that the lanes of each side spent in each stage.
@@ -158,6 +161,7 @@ impl Measured {
             packets_sent: counted.then_some(going.packets_sent),
             retransmitted: counted.then_some(going.retransmitted),
             forged_packets: going.forged,
+            reconnects: going.reconnects,
             limited_by: going.limit().map(|limit| limit.to_string()),
             source_stages: Stages::of(&going.overall.source),
             sink_stages: Stages::of(&going.overall.sink),
@@ -393,6 +397,10 @@ impl Report {
                 if self.measured.forged_packets > 0 {
                     let count = self.measured.forged_packets;
                     write!(out, ", {}", counted(count, "forged packet", "forged packets"))?;
+                }
+                if self.measured.reconnects > 0 {
+                    let count = self.measured.reconnects;
+                    write!(out, ", {}", counted(count, "reconnect", "reconnects"))?;
                 }
                 writeln!(out)?;
             }

@@ -55,6 +55,8 @@ pub struct Going {
     /// Control packets that bore the peer's address and were not its own, of all connections that
     /// there were at a look.
     pub forged: u64,
+    /// Connections that broke and had to be replaced.
+    pub reconnects: u64,
     /// What the path carries, bits/s.
     pub capacity: f64,
     /// The transport.
@@ -506,6 +508,7 @@ impl<'a> Watch<'a> {
         going.connected = self.session.connected();
         going.ended = self.session.ended();
         let facts = self.session.facts();
+        going.reconnects = self.session.reconnects();
         going.tcp_is_better = self.session.way() == Way::Tcp;
         let path = self.session.path();
         going.cut_off = path.is_none();

@@ -91,6 +91,8 @@ struct State {
     joining: Vec<Handle>,
     /// Since when there has been no connection.
     lost: Option<Instant>,
+    /// Connections that broke before it was over.
+    broken: u64,
     ever: bool,
     /// The peer has been dialed and was authenticated: it exists, and is who it should be.
     authenticated: bool,
@@ -179,6 +181,12 @@ impl Session {
     /// When the transfer was over: with the receipt, if it ended well.
     pub fn ended(&self) -> Option<Instant> {
         self.lock().ended
+    }
+
+    /// How many connections, of the control channel and of lanes, broke before it was over and had to be replaced.
+    /// Those that were given up for better ones do not count.
+    pub fn reconnects(&self) -> u64 {
+        self.lock().broken
     }
 
     /// What the lanes' connections know.

@@ -410,6 +410,7 @@ impl<'a> Driver<'a> {
         state.last_error = error.to_string();
         state.lanes.values().for_each(Handle::abort);
         let quiet = state.quiet;
+        state.broken += u64::from(!quiet);
         drop(state);
         if !quiet {
             (self.observe)(Event::Note(&format!("connection lost ({error}); trying again")));
@@ -471,7 +472,11 @@ impl<'a> Driver<'a> {
             Ok(()) => true,
             Err(LaneEnd::Broken(error)) => {
                 handle.abort();
-                session.lock().last_error = error.to_string();
+                {
+                    let mut state = session.lock();
+                    state.last_error = error.to_string();
+                    state.broken += u64::from(state.over.is_none() && !state.quiet);
+                }
                 session.channel.say(&Message::LaneBroken { lane: number });
                 session.is_over()
             }
