@@ -38,8 +38,8 @@ struct Bucket {
     tokens: f64,
     /// When the tokens were counted, and before which nothing leaves.
     at: Time,
-    /// When each leaves.
-    queue: VecDeque<(Time, Datagram)>,
+    /// When each run of datagrams leaves: one, or what left the host in one call of the system.
+    queue: VecDeque<(Time, Vec<Datagram>)>,
     waiting: usize,
 }
 
@@ -49,19 +49,24 @@ impl Bucket {
         Bucket { bits_per_second, burst, limit, tokens: burst, at: Time::ZERO, queue, waiting: 0 }
     }
 
-    fn offer(&mut self, now: Time, datagram: Datagram) {
-        let (bytes, from) = (datagram.wire_len() as f64, now.max(self.at));
+    fn offer(&mut self, now: Time, run: Vec<Datagram>) {
+        let wire_len = wire_len(&run);
+        let (bytes, from) = (wire_len as f64, now.max(self.at));
         let per_second = self.bits_per_second / 8.0;
         let tokens = self.tokens + (from - self.at).as_secs_f64() * per_second;
         let tokens = tokens.min(self.burst);
         let wait = Duration::from_secs_f64((bytes - tokens).max(0.0) / per_second);
-        if (wait.is_zero() && from == now) || self.waiting + datagram.wire_len() <= self.limit {
+        if (wait.is_zero() && from == now) || self.waiting + wire_len <= self.limit {
             self.at = from + wait;
             self.tokens = (tokens - bytes).max(0.0);
-            self.waiting += datagram.wire_len();
-            self.queue.push_back((self.at, datagram));
+            self.waiting += wire_len;
+            self.queue.push_back((self.at, run));
         }
     }
+}
+
+fn wire_len(run: &[Datagram]) -> usize {
+    run.iter().map(Packet::wire_len).sum()
 }
 
 /// One direction: a link that takes packets up to an MTU, whole or in pieces.
@@ -71,11 +76,23 @@ struct Direction {
     /// Packets that are too large arrive in pieces, if they may be cut.
     cuts: bool,
     bucket: Option<Bucket>,
+    /// The bucket takes what leaves the host in one call of the system in one piece, as that of Linux does
+    /// behind segmentation offload.
+    gathers: bool,
+    gathered: Vec<Datagram>,
 }
 
 impl Direction {
     fn new(config: LinkConfig, mtu: usize, seed: u64) -> Self {
-        Direction { link: Link::new(config, seed), mtu, cuts: false, bucket: None }
+        let (bucket, gathered) = (None, Vec::new());
+        Direction {
+            link: Link::new(config, seed),
+            mtu,
+            cuts: false,
+            bucket,
+            gathers: false,
+            gathered,
+        }
     }
 
     /// Over Ethernet of 1 Gb/s.
@@ -88,15 +105,36 @@ impl Direction {
         Direction { bucket: Some(bucket), ..Direction::new(config, 1500, seed) }
     }
 
-    fn offer(&mut self, at: Time, bytes: &[u8], whole: bool) {
+    /// To a host that takes a piece as it left, and gives all its datagrams one time.
+    fn in_pieces(bucket: Bucket, seed: u64) -> Self {
+        let config = LinkConfig { delay: Duration::from_millis(10), ..LinkConfig::default() };
+        Direction { bucket: Some(bucket), gathers: true, ..Direction::new(config, 1500, seed) }
+    }
+
+    /// Of which `together` leave in one call.
+    fn offer(&mut self, at: Time, bytes: &[u8], whole: bool, together: u32) {
         if bytes.len() + OVERHEAD > self.mtu && (whole || !self.cuts) {
             return;
         }
         let datagram = Datagram(bytes.to_vec());
         match &mut self.bucket {
-            Some(bucket) => bucket.offer(at, datagram),
+            Some(_) if self.gathers => {
+                self.gathered.push(datagram);
+                if self.gathered.len() >= together as usize {
+                    self.flush(at);
+                }
+            }
+            Some(bucket) => bucket.offer(at, vec![datagram]),
             // A full queue drops it, as it should.
             None => _ = self.link.offer(at, datagram),
+        }
+    }
+
+    /// Sends what was gathered.
+    fn flush(&mut self, at: Time) {
+        let run = std::mem::take(&mut self.gathered);
+        if let Some(bucket) = self.bucket.as_mut().filter(|_| !run.is_empty()) {
+            bucket.offer(at, run);
         }
     }
 
@@ -108,9 +146,11 @@ impl Direction {
     fn poll(&mut self, now: Time) -> Option<(Time, Datagram)> {
         if let Some(bucket) = &mut self.bucket {
             while bucket.queue.front().is_some_and(|(at, _)| *at <= now) {
-                let (at, datagram) = bucket.queue.pop_front().expect("it is there");
-                bucket.waiting -= datagram.wire_len();
-                let _ = self.link.offer(at, datagram);
+                let (at, run) = bucket.queue.pop_front().expect("it is there");
+                bucket.waiting -= wire_len(&run);
+                for datagram in run {
+                    let _ = self.link.offer(at, datagram);
+                }
             }
         }
         self.link.poll(now)
@@ -151,8 +191,10 @@ fn measure_paused(
     let mut waiting: VecDeque<(Time, Time, Datagram)> = VecDeque::new();
     loop {
         while prober.poll(now, &mut out) {
-            forward.offer(now, &out, prober.manner().1);
+            let (together, whole) = prober.manner();
+            forward.offer(now, &out, whole, together);
         }
+        forward.flush(now);
         let Some(timeout) = prober.next_timeout() else { break };
         let turn_at = waiting.front().map(|(at, ..)| *at);
         let events = [forward.next_event(), back.next_event(), turn_at];
@@ -162,11 +204,13 @@ fn measure_paused(
         }
         while waiting.front().is_some_and(|(at, ..)| *at <= now) {
             let (at, came, datagram) = waiting.pop_front().expect("it is there");
-            if responder.handle(came + ahead, at + ahead, from, &datagram.0, &mut out).is_some() {
+            let answer = responder.handle(came + ahead, at + ahead, from, &datagram.0, &mut out);
+            if let Some(together) = answer {
                 assert!(out.len() <= datagram.0.len());
-                back.offer(at, &out, true);
+                back.offer(at, &out, true, together);
             }
         }
+        back.flush(now);
         while let Some((at, datagram)) = back.poll(now) {
             prober.handle(at, &datagram.0);
         }
@@ -313,6 +357,25 @@ fn behind_a_token_bucket() {
                 assert!(took < Duration::from_secs(20), "{took:?}: {case}");
             }
         }
+    }
+}
+
+/// A queue takes as many bytes of a long train as of a short one. Were a long one to leave in larger pieces, only a
+/// few would pass, at too few times to tell a rate.
+#[test]
+fn a_train_that_fills_the_queue_still_comes_in_many_pieces() {
+    for (bits, burst, limit) in
+        [(20e6, 64_000, 125_000), (50e6, 64_000, 125_000), (5e6, 30_000, 60_000)]
+    {
+        let bucket = || Bucket::new(bits, burst, limit);
+        let (there, back) = (Direction::in_pieces(bucket(), 1), Direction::in_pieces(bucket(), 2));
+        let (report, _) = measure(there, back, Duration::ZERO);
+        let case = format!("{bits}, {burst}, {limit}: {report:#?}");
+        for way in [report.forward, report.back] {
+            let capacity = way.capacity.expect(&case);
+            assert!((capacity / bits - 1.0).abs() < 0.1, "{case}");
+        }
+        assert!(!report.forward.capacity_is_least, "{case}");
     }
 }
 

@@ -22,7 +22,8 @@ const CUT: u32 = 12;
 /// what a busy host does to times, and its first half does not count.
 const FIRST_TRAIN: u32 = 16;
 const TRAIN_SPAN: Duration = Duration::from_millis(100);
-/// A train leaves in so many pieces at least, or a queue would see it as one.
+/// A train of twice what came of the last one leaves in so many pieces at least, or a queue would see it as one,
+/// and too few of them would pass for a rate.
 const PIECES: u32 = 64;
 /// Most bytes of a train.
 const TRAIN_BYTES: u32 = 2 << 20;
@@ -371,7 +372,8 @@ impl Prober {
             sizes: Sizes::Same { bytes: self.payload(), count: trains.count },
             wish: if back { Wish::Full } else { Wish::Count },
             interval: Duration::ZERO,
-            together: trains.count / PIECES,
+            // Of a train that is too long a full queue drops the rest, in whole pieces.
+            together: trains.count.min(trains.arrived.saturating_mul(2)) / PIECES,
             whole: true,
             ask: !back,
             until_first: false,
@@ -413,8 +415,8 @@ impl Prober {
             let way = &mut self.report.forward;
             way.reordered = reordered;
             (way.capacity, way.capacity_is_least) = (capacity, limited);
-            let count = trains.count;
-            self.send_train(now, Trains { count, ..Trains::default() }, true);
+            let Trains { count, arrived, .. } = trains;
+            self.send_train(now, Trains { count, arrived, ..Trains::default() }, true);
         }
     }
 
