@@ -50,8 +50,8 @@ pub struct Advice {
     pub why: String,
     /// The command that mends it; `None`: no command does.
     pub command: Option<String>,
-    /// The expected rate with this over that without, all advice before it followed; `None`: without
-    /// it there is none.
+    /// The expected rate with this over that without, all advice before it followed; 1 where the gain was not
+    /// measured; `None`: without it there is none.
     pub gain: Option<f64>,
     /// Bits per second expected then; `None`: no stage is known.
     pub expected: Option<f64>,
@@ -116,18 +116,24 @@ fn best(situation: &Situation, left: &[Remedy]) -> usize {
     best.0
 }
 
-/// Follows the remedy. `None`: there is nothing to say of it.
+/// Follows the remedy, unless it is a hint: what that gains is not measured, so that nothing is promised of it
+/// beyond the limit that was named. `None`: there is nothing to say of it.
 fn apply(situation: &mut Situation, remedy: Remedy) -> Option<Advice> {
     let before = stages(situation);
-    (remedy.mend)(situation);
-    let after = stages(situation);
+    let mut mended = situation.clone();
+    (remedy.mend)(&mut mended);
+    let after = stages(&mended);
+    if !remedy.hint {
+        *situation = mended;
+    }
     let (blocked, opened) = (softly(&before), softly(&after));
-    let rates = expected(&before).zip(expected(&after));
+    let then = expected(if remedy.hint { &before } else { &after });
+    let rates = expected(&before).zip(then);
     let gain =
         rates.map(|(before, after)| if before > 0.0 { after / before } else { f64::INFINITY });
     let severity = if opened.0 < blocked.0 {
         Severity::Blocks
-    } else if !remedy.hint && gain.is_some_and(|gain| gain.is_finite() && gain >= WORTH_IT) {
+    } else if gain.is_some_and(|gain| gain.is_finite() && gain >= WORTH_IT) {
         Severity::Limits
     } else if opened.1 > blocked.1 * 1.01 {
         remedy.severity.min(Severity::Helps)
@@ -148,6 +154,6 @@ fn apply(situation: &mut Situation, remedy: Remedy) -> Option<Advice> {
         } else {
             Some(gain.filter(|g| g.is_finite()).unwrap_or(1.0))
         },
-        expected: expected(&after),
+        expected: then,
     })
 }

@@ -10,6 +10,7 @@ use farhaul_base::{Rng, Time};
 use farhaul_link::{Link, LinkConfig, Packet, QueueConfig};
 
 use farhaul_doctor::path::*;
+use farhaul_doctor::{HostReport, Severity, StageKind, advise};
 
 const OVERHEAD: usize = 28;
 
@@ -435,6 +436,22 @@ fn packets_that_are_cut_are_told_from_those_that_are_lost() {
     }
     let (report, _) = both_ways(long_fat(), 1500);
     assert_eq!(report.forward.fragments, None);
+}
+
+/// What it would gain not to cut packets is not measured: no piece of advice promises more than the limit that
+/// the diagnosis names.
+#[test]
+fn advice_promises_no_more_than_the_limit_of_a_path_that_cuts_packets() {
+    let fast = LinkConfig { rate: Some("10G".parse().unwrap()), ..long_fat() };
+    let there = Direction { cuts: true, ..Direction::new(fast.clone(), 1280, 1) };
+    let (report, _) = measure(there, Direction::new(fast, 1500, 2), Duration::ZERO);
+    assert_eq!(report.forward.fragments, Some(true));
+    let found = advise(&HostReport::default(), None, Some(&report));
+    let limit = found.expected.unwrap();
+    assert_eq!(found.stages[0].kind, StageKind::Send, "{found:#?}");
+    let smaller = found.advice.iter().find(|advice| advice.severity == Severity::Helps).unwrap();
+    assert_eq!(smaller.gain, Some(1.0), "{found:#?}");
+    assert!(found.advice.iter().all(|told| told.expected.unwrap() <= limit), "{found:#?}");
 }
 
 #[test]
