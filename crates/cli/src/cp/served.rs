@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -39,6 +40,10 @@ use crate::{interrupt, places};
 
 /// How long a server may take to answer: it looks for the sources, and whether an earlier copy goes on.
 const ANSWER: Duration = Duration::from_secs(60);
+/// For so long it is asked again where the connection ends before it has answered, after pauses of this, doubled
+/// each time up to the second one.
+const ASK_TIME: Duration = Duration::from_secs(10);
+const ASK_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(800));
 /// How often a server that has begun anew is asked for the rest of a copy.
 const MOST_TIMES: u32 = 16;
 
@@ -199,7 +204,7 @@ fn session(
     let _registered = cancel_on_interrupt(cancel, Some(&stop));
     let dialer = Dialer::new(server.dialer.clone());
     let window = plan.terms.most_window();
-    let (first, session) = ask(&dialer, order.to_vec(), server, &stop, window)?;
+    let (first, session) = ask(&dialer, order, server, &stop, window)?;
     let dialing = Dialing::new(dialer, stop, window);
     let dialing = Granted { first: Mutex::new(Some(first)), dialing };
     let mut path = None;
@@ -308,45 +313,66 @@ fn yes(question: &str) -> bool {
 }
 
 /// Has the server begin its part: the connection it was asked on, and the session.
+///
+/// A connection that ends before the answer proves nothing: until packets bear tags, which takes a round trip
+/// more than the handshake, and over TCP at any time, an attacker on the path can end it. So the server is asked
+/// again for a while. A session that it has begun for an answer that was lost makes way for the next.
 fn ask(
     dialer: &Dialer,
-    order: Vec<u8>,
+    order: &[u8],
     server: &Server,
     stop: &AtomicBool,
     window: u32,
 ) -> Result<(Link, [u8; 16])> {
     let name = &server.name;
-    let link = dialer.dial(DIAL_TIME, stop).map_err(|error| server.not_reached(&error))?;
-    let handle = link.handle();
-    let mut link = adapt(link, window);
-    // A server that says nothing is not waited for for ever.
-    let (answered, wait) = channel::<()>();
-    std::thread::spawn(move || {
-        if wait.recv_timeout(ANSWER) == Err(RecvTimeoutError::Timeout) {
-            handle.abort();
-        }
-    });
-    let opened = open(&mut link, order);
-    drop(answered);
-    match opened {
-        Ok(Opened::Yes { session }) => Ok((link, session)),
-        Ok(Opened::No { reason, why }) => {
-            let code = match reason {
-                AbortReason::Refused | AbortReason::Protocol => 3,
-                AbortReason::Unfit => 2,
-                _ => 1,
-            };
-            let verb = if code == 3 { "refuses" } else { "cannot do it" };
-            Err(Failed { code, message: format!("{name} {verb}: {why}") }.into())
-        }
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            Err(Usage(error.to_string()).into())
-        }
-        Err(error) => {
-            let message = format!("{name} was asked and has not answered: {error}");
-            Err(Failed { code: 1, message }.into())
+    let (begun, mut pause) = (Instant::now(), ASK_PAUSE.0);
+    loop {
+        let link = dialer.dial(DIAL_TIME, stop).map_err(|error| server.not_reached(&error))?;
+        let mut link = adapt(link, window);
+        match ask_once(&mut link, order) {
+            Ok(Opened::Yes { session }) => return Ok((link, session)),
+            Ok(Opened::No { reason, why }) => {
+                let code = match reason {
+                    AbortReason::Refused | AbortReason::Protocol => 3,
+                    AbortReason::Unfit => 2,
+                    _ => 1,
+                };
+                let verb = if code == 3 { "refuses" } else { "cannot do it" };
+                return Err(Failed { code, message: format!("{name} {verb}: {why}") }.into());
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                return Err(Usage(error.to_string()).into());
+            }
+            Err(error)
+                if error.kind() == io::ErrorKind::TimedOut || begun.elapsed() >= ASK_TIME =>
+            {
+                let message = format!("{name} was asked and has not answered: {error}");
+                return Err(Failed { code: 1, message }.into());
+            }
+            Err(_) => {
+                thread::sleep(pause);
+                pause = (pause * 2).min(ASK_PAUSE.1);
+            }
         }
     }
+}
+
+/// Asks on one connection; [`io::ErrorKind::TimedOut`] if the server says nothing for [`ANSWER`].
+fn ask_once(link: &mut Link, order: &[u8]) -> io::Result<Opened> {
+    let handle = Arc::clone(&link.handle);
+    let (answered, wait) = channel::<()>();
+    // A server that says nothing is not waited for for ever.
+    let waiter = thread::spawn(move || {
+        let late = wait.recv_timeout(ANSWER) == Err(RecvTimeoutError::Timeout);
+        if late {
+            handle.abort();
+        }
+        late
+    });
+    let opened = open(link, order.to_vec());
+    drop(answered);
+    let late = waiter.join().unwrap_or_default();
+    opened.map_err(|error| if late { io::ErrorKind::TimedOut.into() } else { error })
 }
 
 /// Why there is no connection, with what can be done about it and the exit code.
