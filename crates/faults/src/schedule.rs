@@ -60,6 +60,8 @@ pub struct Figures {
     pub refused: u64,
     /// Times that the volume was mounted again, from whatever image.
     pub mounts: u64,
+    /// Times that the file system had to be repaired before.
+    pub repaired: u64,
     /// Partial files that were damaged.
     pub damaged: u64,
 }
@@ -72,6 +74,7 @@ impl std::ops::AddAssign for Figures {
         self.killed += other.killed;
         self.refused += other.refused;
         self.mounts += other.mounts;
+        self.repaired += other.repaired;
         self.damaged += other.damaged;
     }
 }
@@ -140,6 +143,7 @@ impl Schedule {
         match ended {
             Ok(()) => {
                 scene.figures.refused = scene.volume.disk().counts().failed.all();
+                scene.figures.repaired = scene.volume.repaired();
                 Ok(Ok(scene.figures))
             }
             Err(Stop::Broken(what)) => {

@@ -68,6 +68,7 @@ pub struct Volume {
     file_system: FileSystem,
     options: String,
     mounted: bool,
+    repaired: u64,
     device: Option<LoopDevice>,
     mount: tempfile::TempDir,
     backing: PathBuf,
@@ -112,7 +113,7 @@ pub fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root can mount file systems".to_owned());
     }
-    for name in ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "strace", "xfs_io"] {
+    for name in ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "e2fsck", "losetup", "strace", "xfs_io"] {
         if !has(name) {
             return Some(format!("no {name}"));
         }
@@ -184,6 +185,7 @@ impl Volume {
             file_system,
             options,
             mounted: false,
+            repaired: 0,
             device: None,
             mount,
             backing,
@@ -214,7 +216,15 @@ impl Volume {
         self.file_system
     }
 
+    /// How often it had to be repaired to be mounted.
+    pub fn repaired(&self) -> u64 {
+        self.repaired
+    }
+
     /// Mounts it, with nothing in any cache.
+    ///
+    /// The superblock of ext4 is written where it lies, in two sectors, when an error is noted in it. If power
+    /// fails between them its checksum is wrong, and it is for e2fsck(8) to put it right.
     pub fn mount(&mut self) -> io::Result<()> {
         if self.mounted {
             return Ok(());
@@ -227,7 +237,16 @@ impl Volume {
         };
         let separator = if self.options.is_empty() { "" } else { "," };
         let options = format!("{own}{separator}{}", self.options);
-        program("mount", &["-t", self.file_system.name(), "-o", &options, &at, &mount])?;
+        let mount =
+            || program("mount", &["-t", self.file_system.name(), "-o", &options, &at, &mount]);
+        if let Err(error) = mount() {
+            // It ends with 1 where it has changed something.
+            if self.file_system != FileSystem::Ext4 || quietly("e2fsck", &["-fy", &at]) {
+                return Err(error);
+            }
+            mount()?;
+            self.repaired += 1;
+        }
         self.mounted = true;
         self.device = Some(device);
         Ok(())

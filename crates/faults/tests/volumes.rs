@@ -147,3 +147,21 @@ fn a_mount_that_lives_on_elsewhere_writes_no_more() {
         assert!(!volume.path().join("more").exists());
     }
 }
+
+#[test]
+fn a_superblock_that_was_half_written_is_repaired() {
+    volumes_or_skip!();
+    let mut volume = Volume::new(FileSystem::Ext4, "").unwrap();
+    let path = volume.path().join("f");
+    fs::write(&path, "content").unwrap();
+    assert!(volume.write_back());
+    volume.unmount().unwrap();
+    // Its second sector as power may leave it: the last four bytes are the checksum of all.
+    let end = 1024 + 1020;
+    volume.disk().write(end, &[0x5a; 4]).unwrap();
+    volume.disk().flush().unwrap();
+    volume.mount().unwrap();
+    assert_eq!((volume.repaired(), fs::read_to_string(&path).unwrap()), (1, "content".to_owned()));
+    volume.remount().unwrap();
+    assert_eq!(volume.repaired(), 1);
+}
