@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use common::copy::{Place, WAYS, Way, bytes, names, place_or_skip};
+use common::copy::{Done, Place, WAYS, Way, bytes, names, place_or_skip};
 use common::copying::wait_until;
 use serde_json::Value;
 
@@ -366,6 +366,47 @@ fn an_empty_source_deletes_nothing_unless_told_to() {
     place.write("there/sub/old", "old");
     place.cp(&["--delete", "whole/", "there"]).well();
     assert_eq!(names(&place.path("there")), ["f", "sub"]);
+}
+
+/// What `farhaul` does with this table as `/etc/fstab`, and in it mounted what `mount` mounts; none if there
+/// can be no such place here.
+fn with_table(place: &Place, table: &Path, mount: &str, args: &[&str]) -> Option<Done> {
+    let inner = place.command(args);
+    let script = r#"mount --bind "$0" /etc/fstab && eval "$1" || exit 99; shift; exec "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).arg(table).arg(mount);
+    command.arg(inner.get_program()).args(inner.get_args()).stdin(Stdio::null());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.current_dir(place.path(""));
+    let can = Path::new("/etc/fstab").is_file()
+        && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|s| s.success());
+    can.then(|| Done::of(command))
+}
+
+#[test]
+fn a_mount_point_with_nothing_mounted_empties_nothing() {
+    let place = Place::here();
+    let data = fs::canonicalize(place.path("")).expect("it is there").join("from/data");
+    fs::create_dir_all(&data).expect("a directory");
+    place.write("from/f", "f");
+    place.write("to/data/old", "old");
+    let table = place.write("table", format!("LABEL=data {} ext4 noauto 0 0\n", data.display()));
+    let args = ["cp", "--delete", "--json", "from/", "to"];
+    let Some(done) = with_table(&place, &table, "true", &args) else {
+        common::skip!("no mount namespaces, or no /etc/fstab");
+    };
+    let told = done.code(5).json();
+    assert_eq!((&told["deleted"], &told["failed"]), (&0.into(), &1.into()), "{told}");
+    assert_eq!(names(&place.path("to")), ["data", "data/old", "f"]);
+    // What is mounted there, and is empty.
+    let mount = format!("mount -t tmpfs none '{}'", data.display());
+    with_table(&place, &table, &mount, &args).expect("it was so before").well();
+    assert_eq!(names(&place.path("to")), ["data", "f"]);
 }
 
 #[test]

@@ -363,6 +363,42 @@ fn a_dry_run_touches_nothing_and_counts_everything() {
 }
 
 #[test]
+fn an_empty_directory_on_which_nothing_is_mounted_deletes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().canonicalize().unwrap();
+    let (from, to) = (top.join("from"), top.join("to"));
+    for path in ["from/a/data", "from/a/full", "from/empty", "to/a/data/d", "to/a/full", "to/empty"]
+    {
+        fs::create_dir_all(top.join(path)).unwrap();
+    }
+    fs::write(from.join("a/full/new"), "").unwrap();
+    for path in ["a/data/d/old", "a/full/old", "empty/old"] {
+        fs::write(to.join(path), "").unwrap();
+    }
+    let copy = |points: &[&str], allow_empty| {
+        let target = SinkTarget::Path { path: to.clone(), directory: true };
+        let mount_points = points.iter().map(|point| from.join(point)).collect();
+        run_as(
+            Sources::Paths(vec![from.join("")]),
+            SourceOptions { mount_points, ..SourceOptions::default() },
+            SinkOptions { delete: true, allow_empty, ..SinkOptions::new(target) },
+            Vec::new(),
+            true,
+        )
+    };
+    let ran = copy(&["a/data", "a/full"], false);
+    ran.sink.unwrap();
+    assert_eq!(ran.source.unwrap().failures.count, 1, "{:?}", ran.events);
+    assert!(to.join("a/data/d/old").exists());
+    // What has entries is as it should be, and what is no mount point may be empty.
+    assert!(!to.join("a/full/old").exists() && !to.join("empty/old").exists());
+    let ran = copy(&["a/data"], true);
+    ran.sink.unwrap();
+    assert_eq!(ran.source.unwrap().failures.count, 0);
+    assert!(to.join("a/data").exists() && !to.join("a/data/d").exists());
+}
+
+#[test]
 fn what_cannot_be_read_fails_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));

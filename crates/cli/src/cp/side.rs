@@ -19,7 +19,7 @@ use farhaul_mover::transfer::pace::Pace;
 use farhaul_mover::transfer::session::{Links, Session, Way};
 use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::filter::Filter;
-use farhaul_mover::transfer::source::{Source, SourceOptions, Sources};
+use farhaul_mover::transfer::source::{Source, SourceOptions, Sources, mount_points};
 use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, Role, TransferError};
 
 use super::counted::{Counted, Quota};
@@ -243,6 +243,7 @@ fn source<'a>(
         xattrs: terms.preserve.xattrs,
         hard_links: terms.preserve.hard_links,
         count: job.count,
+        mount_points: mount_points(),
         pace: terms.rate.map(|rate| Arc::new(Pace::new(rate))),
     };
     let what = match (root, job.stream) {

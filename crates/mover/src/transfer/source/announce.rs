@@ -1,15 +1,17 @@
 //! Walking the sources and telling the sink of every entry, not further ahead than memory allows.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Stat, fgetxattr, flistxattr};
 
-use super::Source;
 use super::desk::Place;
 use super::opened::{below, seen};
+use super::{Source, mounts};
 use crate::frame::MAX_TARGET;
 use crate::inode::{self, Kind};
 use crate::report::Side;
@@ -26,8 +28,8 @@ pub(super) fn announce(source: &Source<'_>, sources: &[Named], missing: &[(PathB
     for (path, error) in missing {
         source.omit(path, error);
     }
-    let (linked, complete) = (HashMap::new(), vec![true]);
-    let mut announcer = Announcer { source, linked, complete, empty: false };
+    let levels = vec![Level::new(false)];
+    let mut announcer = Announcer { source, linked: HashMap::new(), levels, empty: false };
     for (number, named) in sources.iter().enumerate() {
         if !announcer.tree(number, named) {
             return;
@@ -37,17 +39,33 @@ pub(super) fn announce(source: &Source<'_>, sources: &[Named], missing: &[(PathB
         source.say(&Message::Empty);
     }
     let content = sources.iter().any(|named| named.name.is_none());
-    source.announced_all(content && missing.is_empty() && announcer.complete == [true]);
+    let complete = matches!(announcer.levels[..], [Level { complete: true, .. }]);
+    source.announced_all(content && missing.is_empty() && complete);
 }
 
 struct Announcer<'a, 'b> {
     source: &'a Source<'b>,
     /// Files with several names: device and inode, and the entry of the first name.
     linked: HashMap<(u64, u64), u64>,
-    /// Of the target and each directory entered, whether all of it could be read.
-    complete: Vec<bool>,
+    /// The target and each directory entered.
+    levels: Vec<Level>,
     /// A source that is announced as the content of the target has none.
     empty: bool,
+}
+
+struct Level {
+    /// All of it could be read.
+    complete: bool,
+    /// There was anything in it, be it left out or not to be read.
+    filled: bool,
+    /// Something is to be mounted on it and is not.
+    unmounted: bool,
+}
+
+impl Level {
+    fn new(unmounted: bool) -> Self {
+        Level { complete: true, filled: false, unmounted }
+    }
 }
 
 impl Announcer<'_, '_> {
@@ -60,7 +78,12 @@ impl Announcer<'_, '_> {
             if self.source.is_stopped() {
                 return false;
             }
-            has_entries |= walk.is_within() && !matches!(step, Step::Leave);
+            if walk.is_within() && !matches!(step, Step::Leave) {
+                has_entries = true;
+                if let Some(level) = self.levels.last_mut() {
+                    level.filled = true;
+                }
+            }
             match step {
                 Step::Found(found) => {
                     let arrives = arrives(named, walk.path());
@@ -73,11 +96,11 @@ impl Announcer<'_, '_> {
                     }
                 }
                 Step::Leave => {
-                    let complete = self.complete.pop().unwrap_or(false);
-                    if self.complete.len() == 1 && !has_entries {
+                    let Some(level) = self.levels.pop() else { continue };
+                    if !has_entries && self.levels.len() == 1 || !level.filled && level.unmounted {
                         self.source.say(&Message::Empty);
                     }
-                    self.source.say(&Message::Leave { complete });
+                    self.source.say(&Message::Leave { complete: level.complete });
                 }
                 Step::Failed(error) => {
                     self.incomplete();
@@ -135,17 +158,21 @@ impl Announcer<'_, '_> {
 
     /// Something here could not be read. It may well be at the sink: it is not to be deleted.
     fn incomplete(&mut self) {
-        if let Some(complete) = self.complete.last_mut() {
-            *complete = false;
+        if let Some(level) = self.levels.last_mut() {
+            level.complete = false;
         }
     }
 
     fn directory(&mut self, walk: &mut Walk, found: &Found, name: Vec<u8>) -> io::Result<()> {
+        let last = OsStr::from_bytes(&name).to_owned();
         let attributes = walk.enter(found)?;
+        let unmounted = walk
+            .directory()
+            .is_some_and(|fd| mounts::is_unmounted(fd, &last, &self.source.options.mount_points));
         let extra = walk.directory().map_or(Ok(None), |fd| self.extra(fd, &found.stat));
         self.source.announce(name, attributes, extra.unwrap_or_default(), What::Directory);
         self.source.count(|report| report.tally.directories += 1);
-        self.complete.push(true);
+        self.levels.push(Level::new(unmounted));
         Ok(())
     }
 
@@ -214,13 +241,12 @@ impl Announcer<'_, '_> {
 
 /// Where an entry arrives, from the top of the transfer on.
 pub(crate) fn arrives(named: &Named, path: &Path) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
     let below = below(named, path);
     match &named.name {
         // Joining nothing would add a slash.
-        Some(name) if below.as_os_str().is_empty() => std::ffi::OsStr::from_bytes(name).into(),
-        Some(name) if below != path => Path::new(std::ffi::OsStr::from_bytes(name)).join(below),
-        Some(name) => std::ffi::OsStr::from_bytes(name).into(),
+        Some(name) if below.as_os_str().is_empty() => OsStr::from_bytes(name).into(),
+        Some(name) if below != path => Path::new(OsStr::from_bytes(name)).join(below),
+        Some(name) => OsStr::from_bytes(name).into(),
         None => below.to_path_buf(),
     }
 }

@@ -5,6 +5,7 @@ mod desk;
 mod exported;
 pub mod filter;
 mod lanes;
+mod mounts;
 mod opened;
 mod options;
 mod stream;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 pub(crate) use self::announce::arrives;
 use self::desk::{Desk, Job, Next, Over, Place, Seen, Work};
+pub use self::mounts::mount_points;
 use self::opened::{Opened, Roots};
 pub use self::options::{SourceOptions, Sources};
 use self::stream::Stream;

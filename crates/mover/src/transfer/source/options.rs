@@ -27,6 +27,9 @@ pub struct SourceOptions {
     pub hard_links: bool,
     /// Count files and bytes beside the transfer, so that progress has totals. Default true.
     pub count: bool,
+    /// Directories on which something is to be mounted, such as [`mount_points`](super::mount_points) has. Where
+    /// nothing is, the sink deletes nothing for want of entries, as where a whole source is empty. Default: none.
+    pub mount_points: Vec<PathBuf>,
     /// Limits the rate of all lanes together.
     pub pace: Option<Arc<Pace>>,
 }
@@ -42,6 +45,7 @@ impl Default for SourceOptions {
             xattrs: false,
             hard_links: false,
             count: true,
+            mount_points: Vec::new(),
             pace: None,
         }
     }
