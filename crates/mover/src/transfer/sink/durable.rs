@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::marker::{Ended, Unread};
 use super::tree::{Directory, Place};
 use super::{Sink, lock, os, trouble};
+use crate::report::describe;
 use crate::temporary::UNSYNCED;
 use crate::transfer::stages::Stage;
 
@@ -133,9 +134,9 @@ impl Sink<'_> {
             && !self.told_of_staying.swap(true, Ordering::Relaxed)
         {
             self.note(&format!(
-                "{}: no room to end a mark ({error}): everything that was copied is on the medium, and a \
-                 later copy compares what the mark covers once more; make room first",
-                self.settings.shown.join(UNSYNCED).display()
+                "{}: a mark stays here: everything that was copied is on the medium, and the next copy \
+                 compares what the mark covers once more; make room first",
+                describe(&self.settings.shown.join(UNSYNCED), &error)
             ));
         }
         self.synced()
@@ -151,10 +152,10 @@ impl Sink<'_> {
             path.push(os(&name));
         }
         self.note(&format!(
-            "{}: what this mark of an earlier copy covers cannot be read ({error}): every copy compares \
-             all that is there with the medium; make it readable, or if no copy is running there, remove it \
-             after this one",
-            crate::report::printable_path(&path)
+            "{}: this mark of an earlier copy cannot be read, so every copy compares all that is there with \
+             the medium: make it readable, or if no other copy is running there, remove it when this one has \
+             ended well",
+            describe(&path, &error)
         ));
     }
 
