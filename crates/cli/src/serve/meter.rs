@@ -112,7 +112,7 @@ impl Meter {
         let place = Place([Arc::clone(&self.links), Arc::clone(&self.account.links)]);
         let [here, of_client] =
             [&self.links, &self.account.links].map(|count| count.fetch_add(1, Ordering::AcqRel));
-        let lane = matches!(purpose, Purpose::Lane { .. });
+        let lane = !matches!(purpose, Purpose::Control { .. });
         // A control channel is not kept out by lanes.
         if here >= most || (lane && of_client >= MOST_OF_CLIENT) {
             return Err(link);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::limit::Limit;
 
-/// The path must have been the limit for so much longer than anything else before it is tried.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// How much longer than anything else the path must have been the limit before TCP is tried.
+const LIMITED_BEFORE_TRIAL: Duration = Duration::from_secs(6);
 /// A connection over TCP must be there by then.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Over so long the two are compared, once the first interval is over.
@@ -90,7 +90,7 @@ impl Detour {
                 Limit::Unknown => {}
                 _ => self.limited = self.limited.saturating_sub(seen.interval),
             }
-            if self.limited < PATIENCE || !self.rest.is_zero() {
+            if self.limited < LIMITED_BEFORE_TRIAL || !self.rest.is_zero() {
                 return None;
             }
             self.trial = Some(Trial::default());

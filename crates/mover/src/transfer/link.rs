@@ -91,6 +91,12 @@ pub enum Purpose {
         /// Which; never the same twice in a transfer.
         number: u32,
     },
+    /// A lane beside those that are wanted, until a [message](super::message::Message::Lanes) says that
+    /// it is over.
+    Trial {
+        /// As of a lane.
+        number: u32,
+    },
 }
 
 /// What a dialer says first on a link.

@@ -31,7 +31,7 @@ use crate::frame::{AbortReason, Attributes, MAX_TARGET, MAX_TEXT, Tally};
 use crate::name::{BadName, Name};
 
 /// The version of this protocol.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 /// The longest message, bytes. Extended attributes and the nodes of a fragmented file fit.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// The most nodes in one verdict. What a file has beyond them is sent again.
@@ -163,10 +163,12 @@ pub enum Message {
         /// Entries of the sink that were deleted.
         deleted: u64,
     },
-    /// Whichever side is connected to: so many lanes, please.
+    /// Of the dialer: how many lanes there are to be.
     Lanes {
-        /// How many.
+        /// How many, apart from one on trial.
         wanted: u32,
+        /// A [trial](super::link::Purpose::Trial) whose number is not greater is over.
+        trials_over: u32,
     },
     /// Both: how this side is doing, now and then.
     Pulse(Pulse),

@@ -80,11 +80,14 @@ struct State {
     over: Option<Result<(), TransferError>>,
     /// The connection of the control channel.
     control: Option<Handle>,
-    lanes: BTreeMap<u32, Handle>,
+    lanes: BTreeMap<u32, Working>,
     /// What is thought of the lanes' connections.
     watches: BTreeMap<u32, Watch>,
+    /// How many lanes there are to be, apart from one on trial.
     wanted: u32,
     next_lane: u32,
+    /// Trials up to this number are over.
+    trials_over: u32,
     /// Threads that keep a lane each.
     keepers: u32,
     /// Connections whose purpose has been said and not been answered.
@@ -123,6 +126,19 @@ enum Trial {
     /// The next lane is to be it.
     Wanted,
     Lane(u32),
+}
+
+/// A lane that is there.
+#[derive(Debug)]
+struct Working {
+    handle: Handle,
+    on_trial: bool,
+}
+
+impl Working {
+    fn facts(&self) -> LinkFacts {
+        self.handle.0.facts()
+    }
 }
 
 /// A connection that can be given up, and with it what its lane waits for.
@@ -191,13 +207,13 @@ impl Session {
 
     /// What the lanes' connections know.
     pub fn facts(&self) -> Vec<LinkFacts> {
-        self.lock().lanes.values().map(|handle| handle.0.facts()).collect()
+        self.lock().lanes.values().map(Working::facts).collect()
     }
 
     /// What the transport of each lane takes for arrived at the peer, or has taken, where it tells.
     fn acknowledged(&self) -> Vec<(u32, u64)> {
         let state = self.lock();
-        let told = |(number, lane): (&u32, &Handle)| Some((*number, lane.0.facts().acknowledged?));
+        let told = |(number, lane): (&u32, &Working)| Some((*number, lane.facts().acknowledged?));
         state.lanes.iter().filter_map(told).take(MAX_LANES_TOLD).collect()
     }
 
@@ -207,45 +223,50 @@ impl Session {
         (state.lanes.len() as u32, state.wanted)
     }
 
-    /// So many lanes from now on.
+    /// So many lanes from now on, 1 to [`MAX_LANES`], apart from one on trial.
     pub fn want_lanes(&self, wanted: u32) {
         self.lock().wanted = wanted.clamp(1, MAX_LANES);
-        self.channel.say(&Message::Lanes { wanted });
+        self.say_lanes();
+    }
+
+    fn say_lanes(&self) {
+        let said = {
+            let state = self.lock();
+            Message::Lanes { wanted: state.wanted, trials_over: state.trials_over }
+        };
+        self.channel.say(&said);
         self.changed.notify_all();
     }
 
     /// What lanes there are, and whether they are over UDP; that on trial apart.
     pub fn ways(&self) -> (Vec<(u32, bool)>, Option<u32>) {
         let state = self.lock();
-        let lanes = state.lanes.iter().map(|(number, lane)| (*number, lane.0.facts().udp));
+        let lanes = state.lanes.iter().filter(|(_, lane)| !lane.on_trial);
+        let lanes = lanes.map(|(number, lane)| (*number, lane.facts().udp));
         let trial = match state.trial {
             Trial::Lane(number) => Some(number),
             _ => None,
         };
-        (lanes.filter(|(number, _)| Some(*number) != trial).collect(), trial)
+        (lanes.collect(), trial)
     }
 
     /// One lane more, over TCP, to compare it with the others.
     pub fn begin_trial(&self) {
-        let wanted = {
-            let mut state = self.lock();
-            state.trial = Trial::Wanted;
-            state.wanted
-        };
-        self.want_lanes(wanted + 1);
+        self.lock().trial = Trial::Wanted;
+        self.changed.notify_all();
     }
 
     /// It is over, and goes; or all connections are made anew by the same way.
     pub fn end_trial(&self, switch: bool) {
-        let wanted = {
+        {
             let mut state = self.lock();
             state.trial = Trial::None;
+            state.trials_over = state.next_lane;
             if switch {
                 (state.way, state.quiet) = (Way::Tcp, true);
             }
-            state.wanted
-        };
-        self.want_lanes(wanted - 1);
+        }
+        self.say_lanes();
         if switch {
             self.reconnect();
         }
@@ -259,7 +280,8 @@ impl Session {
     /// Gives all connections up: new ones are made. For a change of transport.
     pub fn reconnect(&self) {
         let state = self.lock();
-        let all = state.control.iter().chain(state.lanes.values()).chain(&state.joining);
+        let lanes = state.lanes.values().map(|lane| &lane.handle);
+        let all = state.control.iter().chain(lanes).chain(&state.joining);
         all.for_each(Handle::abort);
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use super::{Dial, Handle, MAX_LANES, NoLink, Options, Session, State, Trial, Way, join};
+use super::{Dial, Handle, MAX_LANES, NoLink, Options, Session, State, Trial, Way, Working, join};
 use crate::frame::AbortReason;
 use crate::transfer::error::TransferError;
 use crate::transfer::event::{Event, Observer};
@@ -126,10 +126,10 @@ impl<'a> Driver<'a> {
         let (mut forged, mut swallowed) = (false, false);
         for (number, acknowledged) in acknowledged {
             let Some(lane) = lanes.get(number) else { continue };
-            let facts = lane.0.facts();
+            let facts = lane.facts();
             let watch = watches.entry(*number).or_default();
             if watch.report(Instant::now(), *acknowledged, &facts) {
-                lane.0.abort();
+                lane.handle.abort();
                 *(if facts.lag.is_zero() { &mut forged } else { &mut swallowed }) = true;
             }
         }
@@ -219,15 +219,12 @@ impl<'a> Driver<'a> {
     {
         let mut state = self.session.lock();
         if state.control.is_some() && state.trial == Trial::Wanted && state.over.is_none() {
-            // Beside lanes that are to go and may take their time, if there are such.
             state.next_lane += 1;
             let number = state.next_lane;
             state.trial = Trial::Lane(number);
-            state.keepers += 1;
             threads.spawn(move || {
                 give_way();
                 self.session.contain(|| self.keep_trial(dial, number));
-                self.session.lock().keepers -= 1;
             });
         }
         // The first lanes are dialed beside the control channel: that saves their round trips.
@@ -245,8 +242,8 @@ impl<'a> Driver<'a> {
     fn keep_trial(&self, dial: &dyn Dial, number: u32) {
         let dialed = self.dial(dial, Way::Tcp);
         // That it cannot be had is seen by its absence.
-        if let Ok((link, _)) = dialed.and_then(|link| self.join(link, Purpose::Lane { number })) {
-            self.lane(number, link);
+        if let Ok((link, _)) = dialed.and_then(|link| self.join(link, Purpose::Trial { number })) {
+            self.lane(number, true, link);
         }
     }
 
@@ -269,7 +266,7 @@ impl<'a> Driver<'a> {
             match dialed {
                 Ok((link, _)) => {
                     pause = RETRY.0;
-                    if self.lane(number, link) {
+                    if self.lane(number, false, link) {
                         return;
                     }
                 }
@@ -331,10 +328,15 @@ impl<'a> Driver<'a> {
                     {
                         // Who dials knows how many there are to be. It may be here before its word is.
                         let mut state = self.session.lock();
-                        let lanes = state.lanes.len() as u32 + 1;
+                        let lanes =
+                            state.lanes.values().filter(|lane| !lane.on_trial).count() as u32 + 1;
                         state.wanted = state.wanted.max(lanes.min(MAX_LANES));
                     }
-                    self.lane(number, link);
+                    self.lane(number, false, link);
+                }
+                Purpose::Trial { number } => {
+                    give_way();
+                    self.lane(number, true, link);
                 }
             }
         };
@@ -408,7 +410,7 @@ impl<'a> Driver<'a> {
         state.control = None;
         state.lost = Some(Instant::now());
         state.last_error = error.to_string();
-        state.lanes.values().for_each(Handle::abort);
+        state.lanes.values().for_each(|lane| lane.handle.abort());
         let quiet = state.quiet;
         state.broken += u64::from(!quiet);
         drop(state);
@@ -437,7 +439,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Works a lane until it ends; whether that was meant to be.
-    fn lane(&self, number: u32, link: Link) -> bool {
+    fn lane(&self, number: u32, on_trial: bool, link: Link) -> bool {
         let session = self.session;
         let Link { mut reader, mut writer, handle } = link;
         let handle = Handle::new(handle);
@@ -446,7 +448,8 @@ impl<'a> Driver<'a> {
             if state.over.is_some() || state.control.is_none() {
                 return false;
             }
-            if state.lanes.insert(number, handle.clone()).is_some() {
+            let working = Working { handle: handle.clone(), on_trial };
+            if state.lanes.insert(number, working).is_some() {
                 drop(state);
                 session.end(Err(TransferError::Violation("two lanes of one number".into())));
                 return true;
@@ -455,9 +458,13 @@ impl<'a> Driver<'a> {
         let keep = || {
             let state = session.lock();
             // The youngest go first.
-            let older = state.lanes.range(..number).count() as u32;
-            let on_trial = state.trial == Trial::Lane(number);
-            state.over.is_none() && (on_trial || older < state.wanted)
+            let older =
+                state.lanes.range(..number).filter(|(_, lane)| !lane.on_trial).count() as u32;
+            let wanted = match on_trial {
+                true => number > state.trials_over,
+                false => older < state.wanted,
+            };
+            state.over.is_none() && wanted
         };
         let (reader, writer) = (&mut *reader, &mut *writer);
         let Handle(link, interrupt) = &handle;
@@ -501,7 +508,7 @@ impl<'a> Driver<'a> {
             }
             Message::LaneBroken { lane } => {
                 if let Some(lane) = session.lock().lanes.get(&lane) {
-                    lane.0.abort();
+                    lane.handle.abort();
                 }
                 Ok(true)
             }
@@ -509,8 +516,10 @@ impl<'a> Driver<'a> {
                 self.look_for_forgery(&lanes);
                 Ok(true)
             }
-            Message::Lanes { wanted } => {
-                session.lock().wanted = wanted.clamp(1, MAX_LANES);
+            Message::Lanes { wanted, trials_over } => {
+                let mut state = session.lock();
+                state.wanted = wanted.clamp(1, MAX_LANES);
+                state.trials_over = state.trials_over.max(trials_over);
                 Ok(true)
             }
             Message::Abort { reason, text } => {
