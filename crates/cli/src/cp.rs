@@ -39,7 +39,7 @@ use farhaul_mover::Cancel;
 use farhaul_remote::SshError;
 
 pub use self::args::CpArgs;
-use self::job::{Job, OnExisting};
+use self::job::Job;
 use self::plan::{Plan, Way, plan};
 use self::receipt::ReceiptWriter;
 use self::report::{Measured, Report, SameBy, Summary, Would};
@@ -99,7 +99,7 @@ impl Words {
             would: None,
             verified: false,
             on_disk: false,
-            same_by: SameBy::default(),
+            same_by: None,
             encrypted: false,
             seconds: 0.0,
             bits_per_second: 0.0,
@@ -239,11 +239,13 @@ fn conclude(
     let well = result.is_ok();
     // A dry run has nothing to prove.
     if let Some(receipt) = receipt.filter(|_| !plan.terms.dry_run)
-        && let Err(error) = receipt.finish(well && summary.failed == 0, &summary)
+        && let Err(error) =
+            receipt.finish(well && summary.failed + summary.not_deleted == 0, &summary)
     {
         result = also(result, &error);
     }
-    let (failed, none) = (summary.failed, summary.moved_files + summary.same_files == 0);
+    let (failed, not_deleted) = (summary.failed, summary.not_deleted);
+    let none = summary.moved_files + summary.same_files == 0;
     let report = report(plan, summary, measured, &result, took);
     // If they are being said, the process is about to end.
     if words.json() && !interrupt::take_last_words() {
@@ -275,6 +277,12 @@ fn conclude(
             let message = format!("{failed} {entries} could not be copied; {rest}");
             Err(Failed { code: 5, message }.into())
         }
+        Ok(()) if not_deleted > 0 => {
+            let entries = if not_deleted == 1 { "entry was" } else { "entries were" };
+            let message =
+                format!("{not_deleted} more {entries} not deleted: --max-delete allows no more");
+            Err(Failed { code: 5, message }.into())
+        }
         result => Ok(result?),
     }
 }
@@ -303,23 +311,17 @@ fn report(
     let estimate = to_move.zip(rate.filter(|rate| *rate > 0.0));
     let connected = measured.transport.is_some() && !matches!(plan.way, Way::Here);
     let done = result.is_ok() && !dry_run;
-    let same_by = match plan.sink.existing {
-        OnExisting::Checksum => SameBy::Digest,
-        OnExisting::Keep => SameBy::Name,
-        OnExisting::Update | OnExisting::Overwrite => SameBy::SizeAndTime,
-    };
     // What an earlier command has left was not read again.
     let trusted = plan.sink.trust_partial && summary.resumed_bytes > 0;
-    let compared = summary.moved_files > 0
-        || same_by == SameBy::Digest && summary.same_files > 0 && summary.failed == 0;
+    let compared = summary.moved_files > 0 || summary.compared_files > 0 && summary.failed == 0;
     Report {
-        ok: result.is_ok() && summary.failed == 0,
+        ok: result.is_ok() && summary.failed + summary.not_deleted == 0,
         error: result.as_ref().err().map(ToString::to_string),
         dry_run,
         would,
         verified: plan.terms.verify && !trusted && done && compared,
         on_disk: done && summary.moved_files > 0 && !plan.sink.stream,
-        same_by,
+        same_by: SameBy::of(&summary),
         encrypted: !plan.terms.plain && !dry_run && connected,
         seconds,
         bits_per_second: summary.data_bytes as f64 * 8.0 / seconds.max(1e-9),

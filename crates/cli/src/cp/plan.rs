@@ -127,10 +127,9 @@ pub fn plan(args: &CpArgs) -> Result<Plan> {
     if target_stream && (args.json || args.json_stream) {
         return Err(Usage("standard output cannot be both the copy and JSON".into()).into());
     }
-    if stream && target_path.as_os_str().is_empty() {
-        return Err(
-            Usage("standard input has no name: name the file, as in HOST:FILE".into()).into()
-        );
+    if stream && names_a_directory(&to, &target_path) {
+        let why = "standard input has no name: name the file, as in DIR/FILE or HOST:FILE";
+        return Err(Usage(why.into()).into());
     }
     let whole_export = matches!(to, At::Server(_)) && target_path.as_os_str().is_empty();
     let way = match (from, to) {
@@ -216,6 +215,12 @@ fn known_by(sources: &[Location], target: &Location, rules: &[(String, bool)]) -
     }
     parts.extend(rules.iter().map(|(rule, takes)| format!("{takes} {rule}").into_bytes()));
     copy_id(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// Whether it can be seen from here that a target is no file. What another host has under the name is not known yet.
+fn names_a_directory(at: &At, path: &Path) -> bool {
+    let slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    slash || path.file_name().is_none() || matches!(at, At::Here) && path.is_dir()
 }
 
 /// Where the sources are, whether they are standard input, and their paths.

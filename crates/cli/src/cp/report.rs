@@ -31,6 +31,12 @@ pub struct Summary {
     pub part_bytes: u64,
     /// Files that were there, or were to stay.
     pub same_files: u64,
+    /// Of those, files whose content was compared.
+    #[serde(default)]
+    pub compared_files: u64,
+    /// Of those, files that were to stay whatever is in them.
+    #[serde(default)]
+    pub kept_files: u64,
     /// Special files that were left out, and the first of them with what they are.
     pub skipped: u64,
     pub left_out: Vec<String>,
@@ -70,8 +76,8 @@ pub struct Report {
     pub verified: bool,
     /// What was moved is on the medium, as far as its file system tells: false if nothing was.
     pub on_disk: bool,
-    /// What `same_files` are known by.
-    pub same_by: SameBy,
+    /// What `same_files` are known by; `None`: there are none.
+    pub same_by: Option<SameBy>,
     /// Content went to another host, and nobody on the way could read it.
     pub encrypted: bool,
     pub seconds: f64,
@@ -83,16 +89,31 @@ pub struct Report {
 }
 
 /// Why files are left as they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SameBy {
     /// Their size and time of change are those of the source's.
-    #[default]
     SizeAndTime,
     /// Their content is.
     Digest,
     /// Their names are there.
     Name,
+    /// Some by the one, some by another: a mark of a copy that did not come to its end has files compared.
+    Mixed,
+}
+
+impl SameBy {
+    /// What the files of a summary are known by that stayed.
+    pub fn of(summary: &Summary) -> Option<Self> {
+        let Summary { same_files, compared_files, kept_files, .. } = *summary;
+        match same_files {
+            0 => None,
+            same if compared_files >= same => Some(SameBy::Digest),
+            same if kept_files >= same => Some(SameBy::Name),
+            _ if compared_files + kept_files == 0 => Some(SameBy::SizeAndTime),
+            _ => Some(SameBy::Mixed),
+        }
+    }
 }
 
 /// What a dry run would do. None: nobody knows.
@@ -347,11 +368,14 @@ impl Report {
         if s.resumed_bytes > 0 {
             write!(out, "; {} were there from before", show_size(s.resumed_bytes))?;
         }
-        if s.same_files > 0 {
-            let known = match self.same_by {
-                SameBy::SizeAndTime => "unchanged by size and time",
-                SameBy::Digest => "unchanged by content",
-                SameBy::Name => "left as they were",
+        if let Some(same_by) = self.same_by {
+            let known = match same_by {
+                SameBy::SizeAndTime => "unchanged by size and time".to_owned(),
+                SameBy::Digest => "unchanged by content".to_owned(),
+                SameBy::Name => "left as they were".to_owned(),
+                SameBy::Mixed => {
+                    format!("unchanged, {} of them by content", files(s.compared_files))
+                }
             };
             write!(out, "; {} {known}", files(s.same_files))?;
         }
@@ -432,6 +456,19 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_files_are_known_by_is_told_of_all_of_them() {
+        let known = |same_files, compared_files, kept_files| {
+            SameBy::of(&Summary { same_files, compared_files, kept_files, ..Summary::default() })
+        };
+        assert_eq!(known(0, 0, 0), None);
+        assert_eq!(known(3, 0, 0), Some(SameBy::SizeAndTime));
+        assert_eq!(known(3, 3, 0), Some(SameBy::Digest));
+        assert_eq!(known(3, 0, 3), Some(SameBy::Name));
+        assert_eq!(known(3, 1, 0), Some(SameBy::Mixed));
+        assert_eq!(known(3, 1, 2), Some(SameBy::Mixed));
+    }
 
     /// A path that was estimated at less than has gone over it carries at least that.
     #[test]

@@ -164,6 +164,7 @@ impl Left {
         let count = self.count.load(Ordering::Relaxed);
         summary.failed += count;
         summary.same_files = summary.same_files.saturating_sub(count);
+        summary.kept_files = summary.kept_files.saturating_sub(count);
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         let room = MOST_LISTED.saturating_sub(summary.failures.len());
         summary.failures.extend(first.drain(..).take(room));

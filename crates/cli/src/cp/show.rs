@@ -376,7 +376,7 @@ pub fn file_line(event: &Event<'_>) -> Option<FileLine> {
     let Event::File { path, size, digest, sparse, outcome } = event else { return None };
     let outcome = match outcome {
         Outcome::Moved { .. } => "moved",
-        Outcome::Same => "same",
+        Outcome::Same { .. } => "same",
         Outcome::Kept => "kept",
     };
     let digest = digest.map(|digest| blake3::Hash::from_bytes(digest).to_hex().to_string());

@@ -188,6 +188,8 @@ struct Outcomes {
     bytes: AtomicU64,
     resumed: AtomicU64,
     same: AtomicU64,
+    compared: AtomicU64,
+    kept: AtomicU64,
 }
 
 impl Outcomes {
@@ -200,8 +202,10 @@ impl Outcomes {
                 add(&self.bytes, size.saturating_sub(*resumed));
                 add(&self.resumed, *resumed);
             }
-            Outcome::Same | Outcome::Kept => {
+            Outcome::Same { .. } | Outcome::Kept => {
                 add(&self.same, 1);
+                add(&self.compared, u64::from(*outcome == Outcome::Same { compared: true }));
+                add(&self.kept, u64::from(*outcome == Outcome::Kept));
             }
         }
     }
@@ -579,6 +583,8 @@ fn of_source(source: &Source<'_>) -> Summary {
         data_bytes: source.progress().moved,
         part_bytes: source.in_part(),
         same_files: report.same_files,
+        compared_files: report.compared_files,
+        kept_files: report.kept_files,
         skipped: report.left_out.count,
         left_out: report.left_out.first,
         grown_files: report.grown_files,
@@ -604,6 +610,8 @@ fn of_sink(sink: &Sink<'_>, outcomes: &Outcomes) -> Summary {
         data_bytes: sink.progress().moved,
         part_bytes: sink.in_part(),
         same_files: read(&outcomes.same),
+        compared_files: read(&outcomes.compared),
+        kept_files: read(&outcomes.kept),
         skipped: left_out.count,
         left_out: left_out.first,
         grown_files: sink.grown(),

@@ -31,7 +31,7 @@ use crate::exit::{INTERRUPTED, Usage};
 use crate::interrupt::{self, Stop};
 
 /// An agent whose ssh has ended and that has not been reached for so long has ended as well.
-const PATIENCE: Duration = Duration::from_secs(3);
+const REACH_TIMEOUT: Duration = Duration::from_secs(3);
 /// So often an agent is started again without having brought anything.
 const TRIES: u32 = 3;
 /// Between two attempts to start one again: doubled from the first to the second.
@@ -69,6 +69,7 @@ pub fn add(summary: &mut Summary, before: &Summary) {
     summary.deleted += before.deleted;
     summary.data_bytes += before.data_bytes;
     summary.same_files = summary.same_files.saturating_sub(before.moved_files);
+    summary.compared_files = summary.compared_files.min(summary.same_files);
     // What they had brought of a file in part was not there before this command.
     let own = summary.resumed_bytes.min(before.part_bytes);
     summary.moved_bytes += own;
@@ -267,12 +268,12 @@ impl Far {
             self.alone = None;
             return Wish::None;
         }
-        if self.alone.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+        if self.alone.get_or_insert_with(Instant::now).elapsed() < REACH_TIMEOUT {
             return Wish::None;
         }
         self.given_up = true;
         let why = format!("farhaul on {host} has ended before its time");
-        Wish::End(TransferError::Lost { after: PATIENCE, why })
+        Wish::End(TransferError::Lost { after: REACH_TIMEOUT, why })
     }
 
     fn look(&mut self) {

@@ -55,7 +55,10 @@ pub enum Outcome {
         resumed: u64,
     },
     /// It was there.
-    Same,
+    Same {
+        /// Its content was compared, by digest; else its size and time of change.
+        compared: bool,
+    },
     /// Something of its name was there and was to stay.
     Kept,
 }

@@ -118,6 +118,6 @@ impl Sink<'_> {
         if !self.settings.dry_run {
             self.correct(&pending);
         }
-        self.finished(&pending, Outcome::Same, Some(digest), false)
+        self.finished(&pending, Outcome::Same { compared: true }, Some(digest), false)
     }
 }

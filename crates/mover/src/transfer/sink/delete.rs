@@ -82,19 +82,12 @@ impl Sink<'_> {
         self.tell(About::Failure, &text);
     }
 
-    /// Tells of what is left as no more may be deleted, once all directories are over.
+    /// Tells of what is left as no more may be deleted, once all directories are over. Nothing has failed.
     pub(super) fn tell_not_deleted(&self) {
         let count = self.not_deleted();
-        if count == 0 {
-            return;
+        if count > 0 {
+            self.say(Message::NotDeleted { count });
         }
-        let entries = if count == 1 { "entry" } else { "entries" };
-        let text = format!(
-            "{count} more {entries} that the source does not have: --max-delete allows {}",
-            self.settings.max_delete
-        );
-        self.fail_to_delete(&self.settings.shown, io::Error::other(text));
-        self.say(Message::NotDeleted { count });
     }
 
     /// Whether an entry has come under this name, or under one that means the same here.

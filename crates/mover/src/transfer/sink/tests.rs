@@ -125,7 +125,7 @@ fn tell(event: &Event<'_>) -> String {
             let outcome = match outcome {
                 Outcome::Moved { resumed: 0 } => "moved".to_owned(),
                 Outcome::Moved { resumed } => format!("moved after {resumed}"),
-                Outcome::Same => "same".to_owned(),
+                Outcome::Same { .. } => "same".to_owned(),
                 Outcome::Kept => "kept".to_owned(),
             };
             format!("{} {outcome}", path.display())

@@ -193,7 +193,10 @@ impl Sink<'_> {
         lock(&pending.inner).work = Work::Over;
         let verdict = Verdict::Skip { reason, digest };
         self.say(Message::Verdict { file: pending.entry, verdict });
-        let outcome = if reason == Skip::Same { Outcome::Same } else { Outcome::Kept };
+        let outcome = match reason {
+            Skip::Same => Outcome::Same { compared: false },
+            _ => Outcome::Kept,
+        };
         self.finished(pending, outcome, digest, false)
     }
 

@@ -88,6 +88,10 @@ pub struct SourceReport {
     pub moved_bytes: u64,
     /// Files that were there, or were to stay.
     pub same_files: u64,
+    /// Of those, files whose content was compared.
+    pub compared_files: u64,
+    /// Of those, files that were to stay whatever they are.
+    pub kept_files: u64,
     /// Bytes that an earlier transfer had moved.
     pub resumed_bytes: u64,
     /// Special files, which are not moved.
@@ -457,7 +461,7 @@ impl Source<'_> {
         let mut state = self.lock();
         self.say(&Message::Same { file });
         if let Some(over) = state.desk.remove(file, Some(digest)) {
-            self.finished(state, over, Outcome::Same);
+            self.finished(state, over, Outcome::Same { compared: true });
         }
     }
 
@@ -484,8 +488,10 @@ impl Source<'_> {
                 report.moved_bytes = report.moved_bytes.saturating_add(over.size - resumed);
                 report.resumed_bytes = report.resumed_bytes.saturating_add(resumed);
             }
-            Outcome::Same | Outcome::Kept => {
+            Outcome::Same { .. } | Outcome::Kept => {
                 report.same_files += 1;
+                report.compared_files += u64::from(outcome == Outcome::Same { compared: true });
+                report.kept_files += u64::from(outcome == Outcome::Kept);
                 progress.bytes = progress.bytes.saturating_add(over.size);
             }
         }
@@ -518,7 +524,9 @@ impl Role for Source<'_> {
                         let resumed = over.resumed;
                         self.finished(state, over, Outcome::Moved { resumed });
                     }
-                    Some((over, Some(Skip::Same))) => self.finished(state, over, Outcome::Same),
+                    Some((over, Some(Skip::Same))) => {
+                        self.finished(state, over, Outcome::Same { compared: false });
+                    }
                     Some((over, Some(Skip::Exists))) => self.finished(state, over, Outcome::Kept),
                     // `Failed` says why.
                     Some((_, Some(Skip::Failed))) => self.end_if_over(&mut state),
