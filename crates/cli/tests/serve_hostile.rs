@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -338,6 +339,23 @@ fn keep_off_midnight() {
     if left < LIMIT.as_secs() {
         thread::sleep(Duration::from_secs(left + 1));
     }
+}
+
+/// Its accounts would be written over by the other's.
+#[test]
+fn a_second_server_with_the_same_state_directory_does_not_begin() {
+    let site = Site::new(&format!("state-directory = \"state\"\n{EXPORTS}"));
+    let server = site.serve();
+    let mut second = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    let ended = second.arg("serve").arg("--config").arg(site.path("serve.toml")).output();
+    let ended = ended.expect("farhaul");
+    assert_eq!(ended.status.code(), Some(2), "{}", String::from_utf8_lossy(&ended.stderr));
+    // It ends with the process, however that ends.
+    signal(&server, "-KILL");
+    server.finish();
+    let server = site.serve();
+    signal(&server, "-TERM");
+    server.finish_well();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,13 +32,16 @@ use super::log::{Bound, Field, Level, Log};
 use super::meter::Meter;
 use super::metrics::Value;
 use super::sandbox::Sandbox;
-use super::sessions::{Id, Patience, Running, Sessions};
+use super::sessions::{EvictionTimes, Id, Running, Sessions};
 use super::status::Status;
 use crate::cp::job::Job;
 use crate::cp::links::adapt;
 use crate::cp::side::{self, Finished, Going, Service, Surroundings, Wish};
+use crate::exit::Usage;
 use crate::keys::store;
 
+/// In the state directory.
+const LOCK: &str = "lock";
 /// How long a client may take to say what a connection is for.
 const FIRST_WORD: Duration = Duration::from_secs(10);
 /// Connections at once of which that is not known yet; one more ends the oldest.
@@ -49,7 +53,7 @@ const TOLD_SOURCES: usize = 5;
 /// How long a client of a session that does the same may take to show that it is there.
 const PROBE: Duration = Duration::from_secs(3);
 /// How long a client's sessions that are in the way of a new one may take.
-const PATIENCE: Patience = Patience {
+const EVICTION: EvictionTimes = EvictionTimes {
     end: Duration::from_secs(1),
     leave: Duration::from_secs(8),
     silence: Duration::from_secs(3),
@@ -65,6 +69,8 @@ pub struct Server {
     status: Arc<Status>,
     log: Log,
     accounts: Accounts,
+    /// Locked while the server lives: another one would write its accounts over these.
+    state_lock: OnceLock<File>,
     sessions: Sessions,
     guests: Mutex<Guests>,
     /// How often refused connections are written down.
@@ -105,6 +111,7 @@ impl Server {
             status: Arc::new(Status::begin()),
             log,
             accounts: Accounts::default(),
+            state_lock: OnceLock::new(),
             sessions: Sessions::default(),
             guests: Mutex::default(),
             strangers: Bound::new(Instant::now()),
@@ -265,12 +272,25 @@ impl Server {
     /// Takes up what clients have used today before the server began.
     ///
     /// # Errors
-    /// As [`Accounts::load`]; or there is no such directory, and it cannot be made.
+    /// As [`Accounts::load`]; there is no such directory, and it cannot be made; or another server uses it.
     pub fn load_accounts(&self) -> anyhow::Result<()> {
         let config = self.live.current();
         let Some(directory) = &config.state else { return Ok(()) };
         let failed = || format!("cannot write to {}", directory.display());
         store::make(directory).with_context(failed)?;
+        let lock = File::options().create(true).append(true).open(directory.join(LOCK));
+        let lock = lock.with_context(failed)?;
+        match lock.try_lock() {
+            Ok(()) => _ = self.state_lock.set(lock),
+            Err(TryLockError::WouldBlock) => {
+                let directory = directory.display();
+                return Err(Usage(format!(
+                    "another server uses the state-directory {directory}: stop that one, or give each its own"
+                ))
+                .into());
+            }
+            Err(TryLockError::Error(error)) => return Err(error).with_context(failed),
+        }
         self.accounts.load(directory)?;
         self.accounts.save(directory).with_context(failed)
     }
@@ -371,7 +391,7 @@ impl Server {
         let basis = granted.basis.clone();
         let running = Arc::new(Running::new(caller.key, what, basis, give, meter));
         let of_client = config.sessions_of(&caller.limits);
-        self.sessions.add(id, Arc::clone(&running), of_client, config.max_sessions, PATIENCE)?;
+        self.sessions.add(id, Arc::clone(&running), of_client, config.max_sessions, EVICTION)?;
         // Whoever reads the configuration again meanwhile finds the session, or is found out here.
         review(&self.live.current(), &running);
         let (tell, told) = channel();

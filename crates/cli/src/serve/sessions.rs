@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// How long sessions that are in the way of a new one may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct EvictionTimes {
     /// To be gone, if they have just ended.
     pub end: Duration,
     /// To be gone, if they have been told to end: with their last word and what they write.
@@ -153,7 +153,7 @@ impl Sessions {
         session: Arc<Running>,
         of_client: u32,
         of_all: u32,
-        patience: Patience,
+        times: EvictionTimes,
     ) -> Result<(), Refusal> {
         let began = Instant::now();
         let mut all = self.lock();
@@ -180,15 +180,15 @@ impl Sessions {
             let silent = || own.iter().find(|other| other.is_silent(began));
             let passed = began.elapsed();
             let wait = match enough {
-                true => passed < patience.leave,
-                false => passed < patience.end || (passed < patience.silence && silent().is_some()),
+                true => passed < times.leave,
+                false => passed < times.end || (passed < times.silence && silent().is_some()),
             };
             if wait {
                 let waited = self.changed.wait_timeout(all, LOOK);
                 all = waited.unwrap_or_else(PoisonError::into_inner).0;
             } else if let Some(silent) = silent().filter(|_| !enough) {
                 drop(all);
-                if !silent.answers(patience.probe) {
+                if !silent.answers(times.probe) {
                     silent.end(superseded());
                 }
                 all = self.lock();
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::serve::Limits;
 
-    const NOW: Patience = Patience {
+    const NOW: EvictionTimes = EvictionTimes {
         end: Duration::ZERO,
         leave: Duration::ZERO,
         silence: Duration::ZERO,
@@ -328,8 +328,8 @@ mod tests {
                 }
                 sessions.remove(&[1; 16]);
             });
-            let patience = Patience { leave: Duration::from_secs(60), ..NOW };
-            sessions.add([4; 16], session(a, "y"), 3, 3, patience).expect("room");
+            let times = EvictionTimes { leave: Duration::from_secs(60), ..NOW };
+            sessions.add([4; 16], session(a, "y"), 3, 3, times).expect("room");
         });
         // One was enough.
         assert!(others.iter().all(|other| other.end.lock().expect("no panic").is_none()));
