@@ -28,7 +28,7 @@ const TCP_DELAY: Duration = Duration::from_secs(1);
 /// What answered before is tried alone for so long.
 const KNOWN_LEAD: Duration = Duration::from_secs(1);
 /// For so long UDP may still come in before a TCP link is taken, and the other interfaces wait.
-const UDP_PATIENCE: Duration = Duration::from_secs(3);
+const UDP_LEAD: Duration = Duration::from_secs(3);
 
 /// What carries links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -205,7 +205,7 @@ impl Dialer {
         let others = self.config.bind.iter().copied().map(Some).filter(|other| *other != local);
         let mut attempts = Vec::new();
         for (local, delay) in
-            [(local, Duration::ZERO)].into_iter().chain(others.map(|other| (other, UDP_PATIENCE)))
+            [(local, Duration::ZERO)].into_iter().chain(others.map(|other| (other, UDP_LEAD)))
         {
             for (kind, peers, delay) in
                 [(Kind::Udp, udp, delay), (Kind::Tcp, tcp, delay + tcp_delay)]

@@ -13,7 +13,7 @@ use farhaul::{Endpoint, Options};
 use farhaul_secure::Role;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{DialError, DialFailure, Dialer, UDP_PATIENCE, any};
+use super::{DialError, DialFailure, Dialer, UDP_LEAD, any};
 use crate::link::{Kind, Link};
 use crate::lock;
 use crate::secured::{LinkError, Terms, secure};
@@ -142,7 +142,7 @@ impl<'a> Race<'a> {
             }
             let now = Instant::now();
             let over = now >= self.deadline;
-            let udp_is_late = self.begun + UDP_PATIENCE <= now || !self.udp_may_come();
+            let udp_is_late = self.begun + UDP_LEAD <= now || !self.udp_may_come();
             if (over || udp_is_late)
                 && let Some(found) = self.second_best.take()
             {
@@ -292,7 +292,7 @@ impl Runner {
         let Some(endpoint) = &self.endpoint else { return self.connect_tcp() };
         loop {
             // Anew now and then, so that an attempt does not outlive its race for long.
-            let time = self.left()?.min(UDP_PATIENCE);
+            let time = self.left()?.min(UDP_LEAD);
             let options = self
                 .options
                 .clone()
