@@ -16,27 +16,12 @@ use std::time::{Duration, Instant};
 use common::home::Home;
 use common::process::{LIMIT, Process};
 use common::raw::{Raw, order, read_job, with_two, write_job};
-use common::server::{Site, signal};
+use common::server::{EXPORTS, Site, signal};
 use farhaul_mover::frame::AbortReason;
 use farhaul_mover::transfer::link::{Opened, Purpose};
 use farhaul_mover::transfer::session::{NoLink, join, open};
 use farhaul_secure::Identity;
 use serde_json::{Value, json};
-
-const EXPORTS: &str = "
-[export.out]
-path = \"DIR/out\"
-access = \"read\"
-clients = \"*\"
-[export.in]
-path = \"DIR/in\"
-access = \"read-write\"
-clients = \"*\"
-[export.box]
-path = \"DIR/in\"
-access = \"write\"
-clients = \"*\"
-";
 
 /// Bytes that are no pattern for what packs or skips.
 fn noise(len: usize) -> Vec<u8> {

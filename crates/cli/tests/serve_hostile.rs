@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::process::{LIMIT, Process};
 use common::raw::{Control, Raw, order, read_job, with_two, write_job};
-use common::server::{Site, signal};
+use common::server::{EXPORTS, Site, signal};
 use farhaul_mover::frame::Attributes;
 use farhaul_mover::transfer::block::{Block, Piece};
 use farhaul_mover::transfer::journal::Origin;
@@ -22,21 +22,6 @@ use farhaul_mover::transfer::pace::LEAST_RATE;
 use farhaul_mover::transfer::session::{MAX_LANES, join};
 use farhaul_mover::transfer::tree_hash::{CHUNK, whole};
 use serde_json::json;
-
-const EXPORTS: &str = "
-[export.out]
-path = \"DIR/out\"
-access = \"read\"
-clients = \"*\"
-[export.in]
-path = \"DIR/in\"
-access = \"read-write\"
-clients = \"*\"
-[export.box]
-path = \"DIR/in\"
-access = \"write\"
-clients = \"*\"
-";
 
 /// A number that the kernel tells of a process, as `Threads`.
 fn status(process: &Process, name: &str) -> u64 {

@@ -10,6 +10,22 @@ use std::time::Duration;
 use super::home::{Home, Outcome};
 use super::process::Process;
 
+/// An export of each kind of access, for [`Site::new`].
+pub const EXPORTS: &str = "
+[export.out]
+path = \"DIR/out\"
+access = \"read\"
+clients = \"*\"
+[export.in]
+path = \"DIR/in\"
+access = \"read-write\"
+clients = \"*\"
+[export.box]
+path = \"DIR/in\"
+access = \"write\"
+clients = \"*\"
+";
+
 /// A server with its files, and a client that it knows as `alice`.
 pub struct Site {
     dir: tempfile::TempDir,
