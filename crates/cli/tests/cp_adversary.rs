@@ -270,44 +270,61 @@ fn injecting(scene: &Scene, kinds: &[Forged], per_second: f64, seed: u64) -> Rel
     Path { seed, ..PATH }.open(config)
 }
 
-/// The law: whatever is forged, a copy ends well, and nothing is changed. In the long form, which takes a minute
-/// a copy with one packet a second, it is less than 10% slower than one beside which nothing is forged.
+/// The law: whatever is forged, a copy ends well, and nothing is changed. In the long form, with one packet a second
+/// for a minute, of one kind or of any, it is less than 10% slower than a copy beside it in which nothing is forged.
 #[test]
 fn a_copy_past_an_injector_ends_well() {
     let _turn = common::turn();
-    let (size, per_second, kinds) = match common::long() {
-        true => (150 << 20, 1.0, vec![vec![Forged::Data], Forged::ALL.to_vec()]),
-        false => (SIZE, 10.0, vec![Forged::ALL.to_vec()]),
+    // Ten copies at a time are to be no load for the machine.
+    let (size, rate, per_second, mut kinds) = match common::long() {
+        true => (30 << 20, "4M", 1.0, Forged::ALL.map(|kind| vec![kind]).to_vec()),
+        false => (SIZE, "20M", 10.0, Vec::new()),
     };
+    kinds.push(Forged::ALL.to_vec());
     let copy = |kinds: &[Forged]| {
         let scene = Scene::new()?;
         let relay = injecting(&scene, kinds, per_second, 7);
         scene.far_behind(Some(relay.local_addr()), None, "");
         make_file(&scene.path("file"), size, 3);
         let (from, to) = (scene.here("file"), scene.there("copy"));
-        let args = ["--json", "--transport", "udt", "--rate", "20M", &from, &to];
+        let args = ["--json", "--transport", "udt", "--rate", rate, &from, &to];
         let ended = scene.start(&args).finish_well();
         assert_copied(&scene, &ended);
         let seconds = ended.json()["transfer_seconds"].as_f64().expect("a number");
-        let breaks = ended.errors.iter().filter(|line| line.contains("connection lost")).count();
-        let forged = relay.stats().forged;
-        let again = reconnects(&ended);
-        println!("measured: {seconds:.1} s, {breaks} breaks, {again} reconnects, {forged:?}");
-        assert!(!kinds.is_empty() || again == 0, "nothing was forged: {ended:#?}");
-        Ok::<_, String>((seconds, forged.total()))
+        Ok::<_, String>((seconds, reconnects(&ended), relay.stats().forged.total()))
     };
-    for kinds in kinds {
-        let (seconds, forged) = match copy(&kinds) {
+    // Beside each other: what else the machine does is the same for all.
+    let undisturbed = common::long().then_some(&[][..]);
+    let copies = thread::scope(|threads| {
+        let all = undisturbed.into_iter().chain(kinds.iter().map(Vec::as_slice));
+        let running: Vec<_> = all.map(|kinds| (kinds, threads.spawn(|| copy(kinds)))).collect();
+        let end = |(kinds, copy): (_, thread::ScopedJoinHandle<'_, _>)| {
+            (kinds, copy.join().expect("it has told why"))
+        };
+        running.into_iter().map(end).collect::<Vec<(&[Forged], Result<_, String>)>>()
+    });
+    let (mut base, mut slow) = (None, Vec::new());
+    for (kinds, copied) in copies {
+        let (seconds, again, forged) = match copied {
             Ok(measured) => measured,
             Err(why) => common::skip!("{why}"),
         };
-        assert!(forged >= 30, "{forged}");
-        if common::long() {
-            let (undisturbed, _) = copy(&[]).expect("as before");
-            let slower = seconds / undisturbed - 1.0;
-            assert!(slower < 0.1, "{kinds:?}: {seconds} s instead of {undisturbed} s");
+        let slower = base.map_or(0.0, |base: f64| seconds / base - 1.0);
+        println!(
+            "measured: {kinds:?}: {forged} forged, {again} reconnects, {seconds:.1} s, {:.1}% slower",
+            slower * 100.0
+        );
+        if kinds.is_empty() {
+            assert_eq!((again, forged), (0, 0), "nothing was forged");
+            base = Some(seconds);
+        } else {
+            // An alert is forged where a connection begins only.
+            let least = if kinds == [Forged::Alert] { 1 } else { 30 };
+            assert!(forged >= least, "{kinds:?}: {forged}");
+            slow.extend((slower >= 0.1).then_some((kinds, seconds)));
         }
     }
+    assert!(slow.is_empty(), "instead of {base:?} s: {slow:?}");
 }
 
 /// The first costs a connection; then data packets bear tags, and those without are dropped and counted.
