@@ -4,12 +4,12 @@
 
 mod lone;
 
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
 use farhaul_base::newcomers::Source;
 use farhaul_engine::{Chunks, Config, Endpoint};
-use farhaul_wire::{Boundary, Control, Handshake, Request};
+use farhaul_wire::{Boundary, Control, Handshake, Packet, Request};
 
 use lone::{Lone, client_hello, data_packet, packet};
 
@@ -23,15 +23,38 @@ fn deferring(most: usize) -> Lone {
 
 /// Goes through the handshake from `peer`; the ID of the connection.
 fn connect(lone: &mut Lone, peer: SocketAddr, socket_id: u32) -> u32 {
+    connect_evicting(lone, peer, socket_id).0
+}
+
+/// The same; and which client was told that it had to go: its address and its socket ID.
+fn connect_evicting(
+    lone: &mut Lone,
+    peer: SocketAddr,
+    socket_id: u32,
+) -> (u32, Option<(SocketAddr, u32)>) {
     lone.peer = peer;
     let hello = Handshake { socket_id, ..client_hello() };
     let cookie = lone.ask(&hello).unwrap().cookie;
     let conclusion = Handshake { request: Request::Conclusion, cookie, ..hello };
-    let answer = lone.ask(&conclusion).unwrap();
-    assert_eq!(answer.request, Request::Conclusion);
+    let request = packet(0, &Control::Handshake(conclusion));
+    lone.push(&request);
+    let (mut agreed, mut evicted) = (None, None);
+    for (to, answer) in lone.pull() {
+        assert!(answer.len() <= request.len());
+        let Ok(Packet::Control(answer)) = Packet::parse(&answer) else { panic!("{answer:?}") };
+        let before = match answer.body {
+            Control::Handshake(answer) => {
+                assert_eq!((to, answer.request), (peer, Request::Conclusion));
+                agreed.replace(answer.socket_id).is_some()
+            }
+            Control::Shutdown { .. } => evicted.replace((to, answer.dest)).is_some(),
+            other => panic!("{other:?}"),
+        };
+        assert!(!before, "one of each");
+    }
     // It is given again to a client that has not heard it.
-    assert_eq!(lone.ask(&conclusion).unwrap().socket_id, answer.socket_id);
-    answer.socket_id
+    assert_eq!(lone.ask(&conclusion).map(|answer| answer.socket_id), agreed);
+    (agreed.unwrap(), evicted)
 }
 
 fn say(lone: &mut Lone, id: u32, n: u32) {
@@ -111,4 +134,47 @@ fn data_waits_while_the_backlog_is_full() {
     assert!(lone.endpoint.accept().is_some());
     say(&mut lone, ids[8], 0);
     assert_eq!(lone.endpoint.acceptable(), 8);
+}
+
+/// It takes itself for connected: without a word it would send its data into silence.
+#[test]
+fn who_had_to_go_for_another_is_told_at_once() {
+    let mut lone = deferring(64);
+    let mut told = Vec::new();
+    for n in 0..1_000 {
+        let (_, evicted) = connect_evicting(&mut lone, source(n), 10 + n);
+        assert_eq!(evicted.is_some(), n >= 64, "{n}");
+        told.extend(evicted);
+    }
+    // Each once, under its own socket ID, and none that still has its place.
+    told.sort();
+    told.dedup();
+    assert_eq!(told.len(), 1_000 - 64);
+    assert!(told.iter().all(|(to, id)| (0..1_000).any(|n| (source(n), 10 + n) == (*to, *id))));
+    let stays = (0..1_000).find(|n| !told.contains(&(source(*n), 10 + n))).unwrap();
+    let again = connect(&mut lone, source(stays), 10 + stays);
+    lone.peer = source(stays);
+    say(&mut lone, again, 0);
+    assert_eq!(lone.endpoint.acceptable(), 1);
+}
+
+/// What one host or one subscriber has of IPv6 counts as one source.
+#[test]
+fn addresses_of_one_network_share_its_places() {
+    let of = |network: u16, host: u32| -> SocketAddr {
+        let [high, low] = [(host >> 16) as u16, host as u16];
+        (Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, high, low), 4_000).into()
+    };
+    let mut lone = deferring(64);
+    let honest = connect(&mut lone, of(2, 1), 7);
+    for n in 0..2_000 {
+        let (_, evicted) = connect_evicting(&mut lone, of(1, n), 10 + n);
+        assert!(evicted.is_none_or(|(to, _)| Source::of(to) == Source::of(of(1, 0))));
+    }
+    lone.peer = of(2, 1);
+    say(&mut lone, honest, 0);
+    assert_eq!(lone.endpoint.acceptable(), 1);
+    let silent = lone.endpoint.take_silent();
+    let flooder = (Source::of(of(1, 0)), 2_000 - 63);
+    assert_eq!(silent.sources.into_iter().collect::<Vec<_>>(), [flooder]);
 }

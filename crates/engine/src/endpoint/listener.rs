@@ -178,11 +178,13 @@ impl Endpoint {
         let own = own_fields(id, from, request.isn, &config);
         let answer = Handshake { mss: agreement.wire_mss, cookie: request.cookie, ..own };
         if let Some(promises) = self.listener.as_mut().and_then(|l| l.promises.as_mut()) {
-            if let Some(gone) = promises.add(now, id, Promise { client, agreement }) {
-                self.clients.remove(&gone);
-            }
+            let evicted = promises.add(now, id, Promise { client, agreement });
             self.clients.insert(client, id);
             self.reply(from, request.socket_id, &answer);
+            if let Some((_, gone)) = evicted {
+                self.clients.remove(&gone);
+                self.shut_out(&gone);
+            }
             return;
         }
         let seed = self.secrets.next_u64();
@@ -278,6 +280,16 @@ impl Endpoint {
                 }
             }
             _ => self.counters.unknown_id += 1,
+        }
+    }
+
+    /// Tells a client that takes itself for connected that its connection had to go, so that it dials again
+    /// at once: its data would meet silence until its own time-out. The client has returned a cookie, so the
+    /// address is its own.
+    fn shut_out(&mut self, client: &Client) {
+        let mut packet = [0; 20];
+        if let Some(len) = (Control::Shutdown { code: 0 }).write(0, client.id, &mut packet) {
+            self.push_reply(client.addr, packet[..len].to_vec());
         }
     }
 

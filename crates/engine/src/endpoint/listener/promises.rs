@@ -44,15 +44,15 @@ impl Promises {
         self.crowd.iter().map(|(_, (.., promise))| promise.client)
     }
 
-    /// One more; returns whose had to go for it.
-    pub fn add(&mut self, now: Time, id: u32, promise: Promise) -> Option<Client> {
+    /// One more; returns the one that had to go for it, and its socket ID.
+    pub fn add(&mut self, now: Time, id: u32, promise: Promise) -> Option<(u32, Client)> {
         let source = Source::of(promise.client.addr);
         let (number, gone) = self.crowd.enter(source, (now + FIRST_DATA, id, promise));
         self.numbers.insert(id, number);
         gone.map(|(source, (_, id, promise))| {
             self.numbers.remove(&id);
             self.given_up.add(source, 1);
-            promise.client
+            (id, promise.client)
         })
     }
 
