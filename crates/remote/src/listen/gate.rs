@@ -201,4 +201,20 @@ mod tests {
         assert!(gate.buckets.len() <= SOURCES && gate.lately.len() == 1);
         assert!(!gate.is_known(Source::of(address(5_000)), later + LATELY));
     }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_source() {
+        let begun = Instant::now();
+        let mut gate = Gate::new(begun, 1);
+        let of = |network: u16, host: u16| -> SocketAddr {
+            (std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host), 1).into()
+        };
+        let mut begin = |network, hosts: u16| {
+            let all = (0..hosts).map(|n| gate.enter(of(network, n), n, begun));
+            all.filter(|entered| matches!(entered, Entered::In(..))).count()
+        };
+        assert_eq!(begin(1, 3_000), OF_SOURCE.burst as usize);
+        assert_eq!(begin(2, 1), 1);
+        assert_eq!(gate.take_tally().sources.len(), 1);
+    }
 }
