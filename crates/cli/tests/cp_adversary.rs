@@ -2,9 +2,10 @@
 
 mod common;
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -17,6 +18,8 @@ use farhaul::{Listener, Options};
 use farhaul_remote::{Context, ListenConfig, Listening, Terms};
 use farhaul_secure::{Identity, Role, Trust, handshake};
 use farhaul_wan::{Forged, InjectConfig, RelayConfig, RelayHandle};
+use farhaul_wire::{Control, HANDSHAKE_LEN, Handshake, Packet, PeerIp, Request, Seq, SocketType};
+use socket2::{Domain, Socket, Type};
 
 /// A scene, or the test is skipped.
 macro_rules! scene_or_skip {
@@ -358,4 +361,118 @@ fn forged_acks_alone_do_not_hold_up_a_copy() {
     let ended = start(&scene, &["--transport", "udt", "--rate", "20M"]).finish_well();
     assert_copied(&scene, &ended);
     assert!(relay.stats().forged.of(Forged::Ack) > 0);
+}
+
+/// Sources of a flood, of which one is the client's.
+const FLOODERS: u8 = 64;
+
+fn flooder(n: u64) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, 1 + (n % u64::from(FLOODERS)) as u8)
+}
+
+/// Some 3,000 newcomers a second that connect and say nothing, until `stop`; how many there were.
+fn flood(stop: &AtomicBool, mut newcomer: impl FnMut(u64)) -> u64 {
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        (count..count + 3).for_each(&mut newcomer);
+        count += 3;
+        thread::sleep(Duration::from_millis(1));
+    }
+    count
+}
+
+fn flood_tcp(to: SocketAddr, stop: &AtomicBool) -> u64 {
+    let mut held = VecDeque::new();
+    flood(stop, |n| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.set_nonblocking(true).expect("an option");
+        // Leaves nothing behind.
+        socket.set_linger(Some(Duration::ZERO)).expect("an option");
+        socket.bind(&SocketAddr::from((flooder(n), 0)).into()).expect("an address");
+        // It is under way.
+        let _ = socket.connect(&to.into());
+        held.push_back(socket);
+        if held.len() > 300 {
+            held.pop_front();
+        }
+    })
+}
+
+fn flood_udt(to: SocketAddr, stop: &AtomicBool) -> u64 {
+    let sockets: Vec<UdpSocket> = (0..FLOODERS)
+        .map(|n| {
+            let socket = UdpSocket::bind((flooder(n.into()), 0)).expect("an address");
+            socket.set_nonblocking(true).expect("an option");
+            socket.connect(to).expect("a route");
+            socket
+        })
+        .collect();
+    let mut agreed = 0;
+    flood(stop, |n| {
+        let socket = &sockets[(n % u64::from(FLOODERS)) as usize];
+        let send = |handshake: Handshake| {
+            let mut packet = [0; HANDSHAKE_LEN];
+            let len = Control::Handshake(handshake).write(0, 0, &mut packet).expect("room for it");
+            // What the kernel has no room for is lost.
+            let _ = socket.send(&packet[..len]);
+        };
+        send(Handshake {
+            version: Handshake::VERSION,
+            socket_type: SocketType::Stream,
+            isn: Seq::new(1_000),
+            mss: 1500,
+            flight_flag: 8192,
+            request: Request::Hello,
+            socket_id: 1 + n as u32,
+            cookie: 0,
+            peer_ip: PeerIp::NONE,
+        });
+        let mut buf = [0; 1500];
+        while let Ok(count) = socket.recv(&mut buf) {
+            let Ok(Packet::Control(packet)) = Packet::parse(&buf[..count]) else { continue };
+            match packet.body {
+                Control::Handshake(answer) if answer.request == Request::Hello => {
+                    send(Handshake { request: Request::Conclusion, ..answer });
+                }
+                Control::Handshake(_) => agreed += 1,
+                _ => {}
+            }
+        }
+    });
+    agreed
+}
+
+/// Newcomers that say nothing, from the client's own address among others: the links that a copy has stay.
+#[test]
+fn a_flood_of_newcomers_leaves_a_copy_that_runs_its_links() {
+    let _turn = common::turn();
+    for transport in ["tcp", "udt"] {
+        let scene = scene_or_skip!();
+        let (proxy, relay) = (Proxy::to(scene.direct()), scene.relay(PATH));
+        scene.far_behind(Some(relay.local_addr()), Some(proxy.at), "");
+        let run = start(&scene, &["--transport", transport, "--rate", "40M"]);
+        wait_until("some data", || {
+            let passed = match transport {
+                "tcp" => proxy.passed.load(Ordering::Relaxed),
+                _ => relay.stats().forward.sent_bytes,
+            };
+            passed > SIZE / 8
+        });
+        let stop = AtomicBool::new(false);
+        let (made, ended) = thread::scope(|threads| {
+            let flood = threads.spawn(|| match transport {
+                "tcp" => flood_tcp(scene.direct(), &stop),
+                _ => flood_udt(scene.direct(), &stop),
+            });
+            let ended = run.finish();
+            stop.store(true, Ordering::Relaxed);
+            (flood.join().expect("it has told why"), ended)
+        });
+        println!("measured: {transport}: {made} newcomers during a copy");
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        assert_copied(&scene, &ended);
+        assert_eq!((reconnects(&ended), scene.agents()), (0, 1), "{ended:#?}");
+        // More than there are places for those that speak, by far.
+        assert!(made > 300, "{made}");
+    }
 }
