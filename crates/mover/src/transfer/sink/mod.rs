@@ -250,14 +250,14 @@ impl<'a> Sink<'a> {
         stages: Arc<Stages>,
         observe: Observer<'a>,
     ) -> Result<Self, TransferError> {
-        let SinkOptions { target, dry_run, preserve, keep_set_id, .. } = options;
+        let SinkOptions { target, dry_run, mode_mask, preserve, keep_set_id, .. } = options;
         let (shown, target, standard) = match target {
             SinkTarget::Path { path, directory } => {
-                let found = root::find(&path, directory, dry_run)?;
+                let found = root::find(&path, directory, dry_run, mode_mask)?;
                 (path, Some(found), None)
             }
             SinkTarget::Below { root, path, directory } => {
-                let found = root::find_below(&root, &path, directory, dry_run)?;
+                let found = root::find_below(&root, &path, directory, dry_run, mode_mask)?;
                 (path, Some(found), None)
             }
             SinkTarget::Standard(out) => {
@@ -280,12 +280,7 @@ impl<'a> Sink<'a> {
             max_entries: options.max_entries,
             owner: options.owner,
             hard_links: preserve.hard_links,
-            policy: Policy {
-                preserve,
-                keep_set_id,
-                mask: options.mode_mask,
-                umask: attributes::umask(),
-            },
+            policy: Policy { preserve, keep_set_id, mask: mode_mask, umask: attributes::umask() },
         };
         let slots = if standard.is_some() { 1 } else { SLOTS };
         let walk = match target {

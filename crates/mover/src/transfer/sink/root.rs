@@ -47,10 +47,17 @@ pub(super) struct Waiting {
     exists: bool,
     shown: PathBuf,
     dry_run: bool,
+    mode_mask: u32,
 }
 
-/// Finds the target `path`.
-pub(super) fn find(path: &Path, directory: bool, dry_run: bool) -> Result<Target, TransferError> {
+/// Finds the target `path`. Of the permission bits of a directory that is made, those in `mode_mask` are given,
+/// and the owner's.
+pub(super) fn find(
+    path: &Path,
+    directory: bool,
+    dry_run: bool,
+    mode_mask: u32,
+) -> Result<Target, TransferError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let failed = |path: &Path, error: io::Error| failed(path, error);
@@ -70,17 +77,19 @@ pub(super) fn find(path: &Path, directory: bool, dry_run: bool) -> Result<Target
     let above = opened.map_err(|error| failed(above, missing_above(error)))?;
     let exists = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
     let name = name.as_bytes().to_vec();
-    let waiting = Waiting { above, name, exists, shown: path.into(), dry_run };
+    let waiting = Waiting { above, name, exists, shown: path.into(), dry_run, mode_mask };
     let directory = directory || path.as_os_str().as_bytes().ends_with(b"/");
     if directory { waiting.directory().map(Target::Known) } else { Ok(Target::Waiting(waiting)) }
 }
 
-/// Finds the target `path` in `root`, which is not left, and in which no link is followed.
+/// Finds the target `path` in `root`, which is not left, and in which no link is followed;
+/// `mode_mask` as in [`find`].
 pub(super) fn find_below(
     root: &Path,
     path: &Path,
     directory: bool,
     dry_run: bool,
+    mode_mask: u32,
 ) -> Result<Target, TransferError> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -111,7 +120,7 @@ pub(super) fn find_below(
         Err(error) => return Err(failed(path, error.into())),
     };
     let name = name.as_bytes().to_vec();
-    let waiting = Waiting { above, name, exists, shown: path.into(), dry_run };
+    let waiting = Waiting { above, name, exists, shown: path.into(), dry_run, mode_mask };
     let directory = directory || path.as_os_str().as_bytes().ends_with(b"/");
     if directory { waiting.directory().map(Target::Known) } else { Ok(Target::Waiting(waiting)) }
 }
@@ -119,7 +128,7 @@ pub(super) fn find_below(
 impl Waiting {
     /// A directory comes, or several entries.
     pub(super) fn directory(self) -> Result<Root, TransferError> {
-        let Waiting { above, name, exists, shown, dry_run } = self;
+        let Waiting { above, name, exists, shown, dry_run, mode_mask } = self;
         if exists {
             let text = "it is no directory, and more than one file is to go there";
             return Err(failed(&shown, other(io::ErrorKind::NotADirectory, text)));
@@ -131,7 +140,8 @@ impl Waiting {
                 .map_err(|error| failed(&shown, error.into()))?;
             return Ok(Root { directory: None, fresh: true, rename: None });
         }
-        let mode = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+        // Without the owner's nothing could be put in it.
+        let mode = Mode::RWXU | (Mode::RWXG | Mode::RWXO) & Mode::from_raw_mode(mode_mask);
         let made = mkdirat(&above, &name[..], mode).and_then(|()| open_directory(&above, &name));
         let directory = made.map_err(|error| failed(&shown, error.into()))?;
         Ok(Root { directory: Some(directory), fresh: true, rename: None })
@@ -210,7 +220,7 @@ mod tests {
         fs::create_dir(dir.path().join("outside")).unwrap();
         symlink("../outside", root.join("link")).unwrap();
         symlink("a", root.join("inner")).unwrap();
-        let below = |path: &str| find_below(&root, Path::new(path), true, false);
+        let below = |path: &str| find_below(&root, Path::new(path), true, false, 0o7777);
         for path in ["..", "../outside", "a/../../outside", "link/x/y", "link/", "link", "inner/c"]
         {
             assert!(below(path).is_err(), "{path}");
@@ -226,18 +236,21 @@ mod tests {
     #[test]
     fn the_directory_above_must_be_there() {
         let dir = tempfile::tempdir().unwrap();
-        let error = text(find(&dir.path().join("a/b"), true, false));
+        let error = text(find(&dir.path().join("a/b"), true, false, 0o7777));
         assert!(error.contains("make it first"), "{error}");
         fs::write(dir.path().join("file"), "").unwrap();
-        let error = text(find(&dir.path().join("file"), true, false));
+        let error = text(find(&dir.path().join("file"), true, false, 0o7777));
         assert!(error.contains("no directory"), "{error}");
-        assert!(matches!(find(&dir.path().join("file"), false, false), Ok(Target::Waiting(_))));
+        assert!(matches!(
+            find(&dir.path().join("file"), false, false, 0o7777),
+            Ok(Target::Waiting(_))
+        ));
     }
 
     #[test]
     fn a_dry_run_makes_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let found = find(&dir.path().join("new"), true, true).unwrap();
+        let found = find(&dir.path().join("new"), true, true, 0o7777).unwrap();
         assert!(matches!(found, Target::Known(Root { directory: None, .. })));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }

@@ -133,3 +133,21 @@ fn a_set_group_id_bit_of_the_place_stays() {
     .unwrap();
     assert_eq!(fs::metadata(&inner).unwrap().mode() & 0o7777, 0o2755);
 }
+
+#[test]
+fn a_mask_takes_from_the_mode_of_a_directory_that_is_made_for_the_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, target) in [
+        ("one", SinkTarget::Path { path: dir.path().join("one"), directory: true }),
+        ("two", SinkTarget::Below { root: dir.path().into(), path: "two".into(), directory: true }),
+    ] {
+        let options = SinkOptions { mode_mask: 0o2700, ..SinkOptions::new(target) };
+        run(options, |source| {
+            source.small("file", b"1");
+            source.end();
+        })
+        .1
+        .unwrap();
+        assert_eq!(fs::metadata(dir.path().join(name)).unwrap().mode() & 0o7777, 0o700, "{name}");
+    }
+}
