@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use farhaul::newcomers::{Source, Tally};
 use farhaul::{Endpoint, Listener, Options};
 use farhaul_secure::{PublicKey, Role};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -325,6 +326,7 @@ fn accept_tcp(
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // Gone again.
                 Err(error) if is_passing(&error) => {}
+                Err(error) if is_final(&error) => return,
                 Err(_) => {
                     thread::sleep(EXHAUSTED_PAUSE);
                     break;
@@ -352,6 +354,12 @@ fn wait(listener: &TcpListener, woken: &UnixStream, lobby: &Lobby) -> (Vec<u64>,
     let heard = |fd: &PollFd<'_>| fd.any() == Some(true);
     let stop = heard(&fds[1]);
     (numbers, fds[2..].iter().map(heard).collect(), stop)
+}
+
+/// Whether the socket does not listen any more, and never will: accept(2).
+fn is_final(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EBADF | Errno::EINVAL | Errno::ENOTSOCK | Errno::EOPNOTSUPP))
 }
 
 fn is_passing(error: &io::Error) -> bool {
@@ -497,4 +505,20 @@ fn bind_tcp(addr: SocketAddr) -> io::Result<TcpListener> {
     // A connection may be gone between poll and accept.
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Shutdown;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_does_not_listen_any_more_ends_its_thread() {
+        let listener = bind_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        assert!(!is_final(&listener.accept().unwrap_err()), "there is no connection yet");
+        let socket = Socket::from(listener);
+        socket.shutdown(Shutdown::Read).unwrap();
+        assert!(is_final(&socket.accept().unwrap_err()));
+    }
 }
