@@ -184,7 +184,9 @@ fn an_agent_that_was_killed_is_started_again() {
         assert_eq!(scene.agents(), 2);
         let report = ended.json();
         let number = |name: &str| report[name].as_u64().expect("a number");
-        assert_eq!(number("moved_bytes") + number("resumed_bytes"), 40 << 20, "{report}");
+        // What the first agent had stored was moved by this command, too.
+        assert_eq!((number("moved_bytes"), number("resumed_bytes")), (40 << 20, 0), "{report}");
+        assert!(number("reconnects") > 0, "{report}");
         assert_copied(&scene);
     }
 }

@@ -31,7 +31,7 @@ use super::plan::{Export, Plan, bound};
 use super::report::Summary;
 use super::show::{Show, progress_line};
 use super::side::{self, Finished, Surroundings, Wish};
-use super::with::{self, say_way};
+use super::with::{Before, say_way};
 use crate::config::Origin;
 use crate::exit::{Failed, INTERRUPTED, Usage};
 use crate::keys::identity;
@@ -101,7 +101,7 @@ pub fn run(
         Left { wanted: sending && plan.sink.existing != OnExisting::Keep, ..Left::default() };
     // What was read from a pipe is gone, and so is what was written to one.
     let once = plan.source.stream || plan.sink.stream;
-    let mut before = Summary::default();
+    let mut before = Before::default();
     for time in 0..MOST_TIMES {
         let observe = |event: Event<'_>| {
             // Later, what was left alone may be what was stored before.
@@ -111,7 +111,7 @@ pub fn run(
             show.event(&event);
         };
         let mut finished = session(plan, &server, &ours, &order, &cancel, (show, &observe))?;
-        with::add(&mut finished.summary, &before);
+        before.add_to(&mut finished);
         let forgotten = matches!(&finished.result, Err(TransferError::Unreachable(error))
             if error.kind() == io::ErrorKind::NotFound);
         if !forgotten || once || cancel.is_cancelled() {
@@ -123,7 +123,7 @@ pub fn run(
             server.name
         ));
         show.begin_again();
-        before = finished.summary;
+        before = Before::of(finished);
     }
     let message = format!("{} forgets this copy again and again", server.name);
     Err(Failed { code: 1, message }.into())

@@ -44,26 +44,48 @@ pub fn run(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finish
     plan.warn(show);
     let stop = interrupt::stop_flag();
     let mut far = Far::start(plan, host, sending, &stop).map_err(refused)?;
-    let mut before = Summary::default();
+    let mut before = Before::default();
     let mut in_vain = 0;
     // What has been read of a stream, or written to one, is not there any more.
     let streams = plan.source.stream || plan.sink.stream;
     loop {
         let (mut finished, gone) = far.copy(plan, host, sending, show)?;
-        add(&mut finished.summary, &before);
+        before.add_to(&mut finished);
         in_vain = if finished.going.progress.moved > 0 { 0 } else { in_vain + 1 };
         if !gone || streams || in_vain >= TRIES || stop.load(Ordering::Relaxed) {
             return Ok(finished);
         }
         show.note(&format!("farhaul on {host} has ended before its time: starting it again"));
-        before = finished.summary;
+        before = Before::of(finished);
         show.begin_again();
         far = start_again(plan, host, sending, &stop)?;
     }
 }
 
-/// Adds what agents have done that are gone.
-pub fn add(summary: &mut Summary, before: &Summary) {
+/// What agents or servers have done that are gone, and what their connections went through.
+#[derive(Default)]
+pub struct Before {
+    summary: Summary,
+    forged: u64,
+    reconnects: u64,
+}
+
+impl Before {
+    /// The last one's, to which that of those before has been added.
+    pub fn of(finished: Finished) -> Self {
+        let Finished { summary, going, .. } = finished;
+        Before { summary, forged: going.forged, reconnects: going.reconnects }
+    }
+
+    /// Adds it to what came of the next one.
+    pub fn add_to(&self, finished: &mut Finished) {
+        add(&mut finished.summary, &self.summary);
+        finished.going.forged += self.forged;
+        finished.going.reconnects += self.reconnects;
+    }
+}
+
+fn add(summary: &mut Summary, before: &Summary) {
     summary.moved_files += before.moved_files;
     summary.moved_bytes += before.moved_bytes;
     summary.deleted += before.deleted;
