@@ -42,14 +42,22 @@ pub fn read(path: &Path) -> Result<Option<String>, Usage> {
 /// # Errors
 /// It cannot be read, is longer than 1 MiB, or is no UTF-8.
 pub fn text(path: &Path, file: File) -> Result<String, Usage> {
+    let text = String::from_utf8(bytes(path, file)?);
+    text.map_err(|_| Usage(format!("{} is not a text in UTF-8", path.display())))
+}
+
+/// What is in `file`, which is at `path`.
+///
+/// # Errors
+/// It cannot be read, or is longer than 1 MiB.
+pub fn bytes(path: &Path, file: File) -> Result<Vec<u8>, Usage> {
     let mut bytes = Vec::new();
     let read = file.take(LONGEST_FILE + 1).read_to_end(&mut bytes);
     read.map_err(|error| Usage(format!("cannot read {}: {error}", path.display())))?;
     if bytes.len() as u64 > LONGEST_FILE {
         return Err(Usage(format!("{} is longer than 1 MiB: it is no such file", path.display())));
     }
-    let text = String::from_utf8(bytes);
-    text.map_err(|_| Usage(format!("{} is not a text in UTF-8", path.display())))
+    Ok(bytes)
 }
 
 /// The tables of `text`, which stands in the file at `path`.

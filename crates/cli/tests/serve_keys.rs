@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use common::home::Home;
 use common::server::{Site, signal};
@@ -119,6 +120,43 @@ fn a_key_is_out_even_if_another_line_of_the_list_is_wrong() {
         // Bob's line, with a limit that there is not.
         fs::write(site.path("allowed_keys"), format!("{} rte=1\n", text.trim_end())).unwrap();
     });
+}
+
+#[test]
+fn a_key_is_out_even_if_others_may_write_to_the_list() {
+    let site = site();
+    is_out_after_a_reload(&site, "failed", || {
+        revoke(&site, "alice");
+        let open = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(site.path("allowed_keys"), open).expect("its owner may");
+    });
+}
+
+#[test]
+fn a_key_is_out_even_if_the_list_is_no_text_and_was_wrong_before() {
+    let site = site();
+    let text = String::from_utf8(site.read("allowed_keys")).expect("text");
+    is_out_after_a_reload(&site, "failed", || {
+        fs::write(site.path("allowed_keys"), format!("nonsense\n{text}")).expect("a file");
+        revoke(&site, "alice");
+        let mut list = site.read("allowed_keys");
+        list.extend(b"\xff\xfe\n");
+        fs::write(site.path("allowed_keys"), list).expect("a file");
+    });
+}
+
+#[test]
+fn no_key_of_a_list_that_is_gone_is_let_in() {
+    let site = site();
+    let server = site.serve();
+    site.write("out/f", "content");
+    let (url, here) = (site.url("out/f"), site.path("here/f").display().to_string());
+    site.cp(&[&url, &here]).well();
+    fs::remove_file(site.path("allowed_keys")).expect("it is there");
+    fs::remove_file(site.path("here/f")).expect("it is there");
+    signal(&server, "-HUP");
+    server.wait_error_line("keys-reloaded");
+    site.cp(&[&url, &here]).refused(3);
 }
 
 #[test]

@@ -80,25 +80,40 @@ pub fn allow(path: &Path, key: PublicKey, name: &str, limits: &Limits) -> Result
     })
 }
 
-/// Takes the key or the name `whose` out of the file at `path`; comments stay. Whom it was.
+/// A key that was taken out of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    /// Whose it was, by the first line that had it.
+    pub name: String,
+    /// The key.
+    pub key: PublicKey,
+    /// What is wrong with the rest of the list, if anything is: no key of it is added until that is mended.
+    pub wrong: Option<String>,
+}
+
+/// Takes the key or the name `whose` out of the file at `path`, with every line that has that key, whatever
+/// is wrong with other lines; comments stay.
 ///
 /// # Errors
-/// It is not there; or the file is wrong or cannot be written.
-pub fn revoke(path: &Path, whose: &str) -> Result<Allowed> {
+/// It is not there; or the file cannot be read or written, or is no text.
+pub fn revoke(path: &Path, whose: &str) -> Result<Revoked> {
     store::update(path, |text| {
-        let known = parse(path, text)?;
-        let key = whose.parse::<PublicKey>().ok();
-        let found = known.into_iter().find(|allowed| match key {
-            Some(key) => allowed.key == key,
-            None => allowed.name == whose,
+        let wanted = whose.parse::<PublicKey>().ok();
+        let found = text.lines().filter_map(key_and_name).find(|(key, name)| match wanted {
+            Some(wanted) => *key == wanted,
+            None => *name == whose,
         });
-        let Some(found) = found else {
-            let path = path.display();
-            return Err(Usage(format!("{path} allows neither a key nor a name '{whose}'")).into());
+        let Some((key, name)) = found else {
+            let not_there = format!("{} allows neither a key nor a name '{whose}'", path.display());
+            let error = parse(path, text).err().map_or(not_there.clone(), |Usage(wrong)| {
+                format!("{not_there}, and lines of it are wrong:\n{wrong}")
+            });
+            return Err(Usage(error).into());
         };
-        let rest = text.split_inclusive('\n').enumerate();
-        let rest = rest.filter(|(index, _)| index + 1 != found.line).map(|(_, line)| line);
-        Ok((Some(rest.collect()), found))
+        let others = |line: &&str| key_and_name(line).is_none_or(|(other, _)| other != key);
+        let rest: String = text.split_inclusive('\n').filter(others).collect();
+        let wrong = parse(path, &rest).err().map(|Usage(wrong)| wrong);
+        Ok((Some(rest), Revoked { name: name.to_owned(), key, wrong }))
     })
 }
 
@@ -130,9 +145,17 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<Allowed>, Usage> {
     if wrong.is_empty() { Ok(known) } else { Err(Usage(wrong.join("\n"))) }
 }
 
-/// The keys in `text` that can be read, whatever else is wrong with their lines.
-pub(crate) fn keys_in(text: &str) -> Vec<PublicKey> {
-    text.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
+/// The keys in a list that can be read, whatever else is wrong with their lines.
+pub(crate) fn keys_in(list: &[u8]) -> Vec<PublicKey> {
+    let lines = list.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
+    lines.filter_map(|line| key_and_name(&line).map(|(key, _)| key)).collect()
+}
+
+/// The key and the name in a line, whatever else is wrong with it; the name may be empty.
+fn key_and_name(line: &str) -> Option<(PublicKey, &str)> {
+    let content = line.split_once('#').map_or(line, |(content, _)| content);
+    let mut words = content.split_whitespace();
+    Some((words.next()?.parse().ok()?, words.next().unwrap_or_default()))
 }
 
 fn entry(content: &str) -> Result<(PublicKey, String, Limits), String> {
@@ -222,12 +245,26 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_wrong_is_not_changed() {
+    fn nothing_is_added_to_a_list_that_is_wrong() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("allowed_keys");
         fs::write(&path, "nonsense\n").expect("a file");
         assert!(allow(&path, key(), "alice", &Limits::default()).is_err());
-        assert!(revoke(&path, "alice").is_err());
+        assert!(wrong(revoke(&path, "alice")).contains(":1: "));
         assert_eq!(fs::read_to_string(&path).expect("a file"), "nonsense\n");
+    }
+
+    #[test]
+    fn a_key_goes_whatever_is_wrong_with_other_lines_and_wherever_it_stands() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("allowed_keys");
+        let (a, b) = (key(), key());
+        let kept = format!("nonsense\n# {a}  alice\n{b}  bob  speed=1\n");
+        fs::write(&path, format!("{a}  alice\n{kept}{a}  again  rte=1\n{a}")).expect("a file");
+        let gone = revoke(&path, "alice").expect("gone");
+        assert_eq!((gone.name.as_str(), gone.key), ("alice", a));
+        let wrong = gone.wrong.expect("lines are");
+        assert_eq!(wrong.lines().count(), 2, "{wrong}");
+        assert_eq!(fs::read_to_string(&path).expect("a file"), kept);
     }
 }

@@ -153,6 +153,11 @@ fn revoke(args: &RevokeArgs) -> Result<()> {
             Err(Usage(why)) => eprintln!("farhaul: not looked for what still names it: {why}"),
         }
     }
+    if let Some(wrong) = &gone.wrong {
+        eprintln!(
+            "farhaul: the list has other lines that are wrong: no key is added until they are mended:\n{wrong}"
+        );
+    }
     let public_key = gone.key.to_string();
     let revoked = Revoked { done: "revoked", name: gone.name, public_key, still_named };
     output::emit(args.json, &revoked, |Revoked { name, public_key, still_named, .. }, out| {

@@ -29,6 +29,23 @@ pub fn read_if_there(path: &Path) -> Result<Option<String>, Usage> {
     file.map(|file| tables::text(path, file)).transpose()
 }
 
+/// What is in the file at `path`, whether it is a text or not and whatever others may do with it: not to be
+/// believed, but what is missing in it is missing.
+///
+/// # Errors
+/// It cannot be read, or is no regular file.
+pub fn read_unguarded(path: &Path) -> Result<Vec<u8>, Usage> {
+    let file = strict::open_at_once(path)
+        .and_then(|file| file.metadata().map(|known| (known.is_file(), file)));
+    match file {
+        Ok((true, file)) => tables::bytes(path, file),
+        Ok((false, _)) => {
+            Err(Usage(format!("cannot read {}: it is no regular file", path.display())))
+        }
+        Err(error) => Err(Usage(format!("cannot read {}: {error}", path.display()))),
+    }
+}
+
 /// Replaces the text of the file at `path` by what `change` makes of it; `None` leaves it.
 /// Only one process does so at a time. Directories that are missing are made for the user alone.
 ///

@@ -58,22 +58,25 @@ impl Rules {
         clients
     }
 
-    /// The clients by the list as it stands now. Where lines of it are wrong, those of `known` stay
-    /// whose keys are still in it.
+    /// The clients by the list as it stands now. Where lines of it are wrong, or others may write to it, those of
+    /// `known` stay whose keys are still in it; where it is gone, none of its clients.
     ///
     /// # Errors
-    /// There is no list, or it cannot be read, or others may write to it.
+    /// It cannot be read, or is no file.
     pub fn listed_again(
         &self,
         known: &BTreeMap<String, Client>,
     ) -> Result<BTreeMap<String, Client>, Usage> {
         let Some(list) = &self.list else { return Ok(known.clone()) };
-        let text = store::read_if_there(list)?
-            .ok_or_else(|| Usage(format!("there is no file {}", list.display())))?;
-        if let Ok(listed) = allow_list::parse(list, &text) {
+        let listed = match store::read_if_there(list) {
+            Ok(Some(text)) => allow_list::parse(list, &text),
+            Ok(None) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        if let Ok(listed) = listed {
             return Ok(self.clients(listed));
         }
-        let keys = allow_list::keys_in(&text);
+        let keys = allow_list::keys_in(&store::read_unguarded(list)?);
         let own = |name: &String| self.sections.get(name).is_some_and(|own| own.key.is_some());
         let stays = |(name, client): &(&String, &Client)| own(name) || keys.contains(&client.key);
         let stay = known.iter().filter(stays);

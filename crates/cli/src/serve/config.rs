@@ -335,7 +335,7 @@ impl Live {
     /// a key that was taken out is to be out.
     ///
     /// # Errors
-    /// The list cannot be read, or others may write to it: then everything stays as it was.
+    /// The list cannot be read: then everything stays as it was.
     pub fn reload_keys(&self) -> Result<(), Usage> {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let clients = current.rules.listed_again(&current.clients)?;
