@@ -81,8 +81,6 @@ struct State {
     /// The connection of the control channel.
     control: Option<Handle>,
     lanes: BTreeMap<u32, Working>,
-    /// What is thought of the lanes' connections.
-    watches: BTreeMap<u32, Watch>,
     /// How many lanes there are to be, apart from one on trial.
     wanted: u32,
     next_lane: u32,
@@ -133,6 +131,8 @@ enum Trial {
 struct Working {
     handle: Handle,
     on_trial: bool,
+    /// What is thought of its connection.
+    watch: Watch,
 }
 
 impl Working {

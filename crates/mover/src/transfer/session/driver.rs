@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use super::swallowed::Watch;
 use super::{Dial, Handle, MAX_LANES, NoLink, Options, Session, State, Trial, Way, Working, join};
 use crate::frame::AbortReason;
 use crate::transfer::error::TransferError;
@@ -122,13 +123,12 @@ impl<'a> Driver<'a> {
     /// followed the acknowledgement. What TCP has taken may be on its way for a while ([`Watch::report`]).
     fn look_for_forgery(&self, acknowledged: &[(u32, u64)]) {
         let mut state = self.session.lock();
-        let State { lanes, watches, forgery_told, swallowing_told, .. } = &mut *state;
+        let State { lanes, forgery_told, swallowing_told, .. } = &mut *state;
         let (mut forged, mut swallowed) = (false, false);
         for (number, acknowledged) in acknowledged {
-            let Some(lane) = lanes.get(number) else { continue };
+            let Some(lane) = lanes.get_mut(number) else { continue };
             let facts = lane.facts();
-            let watch = watches.entry(*number).or_default();
-            if watch.report(Instant::now(), *acknowledged, &facts) {
+            if lane.watch.report(Instant::now(), *acknowledged, &facts) {
                 lane.handle.abort();
                 *(if facts.lag.is_zero() { &mut forged } else { &mut swallowed }) = true;
             }
@@ -448,7 +448,7 @@ impl<'a> Driver<'a> {
             if state.over.is_some() || state.control.is_none() {
                 return false;
             }
-            let working = Working { handle: handle.clone(), on_trial };
+            let working = Working { handle: handle.clone(), on_trial, watch: Watch::default() };
             if state.lanes.insert(number, working).is_some() {
                 drop(state);
                 session.end(Err(TransferError::Violation("two lanes of one number".into())));
@@ -470,11 +470,7 @@ impl<'a> Driver<'a> {
         let Handle(link, interrupt) = &handle;
         let lane = Lane { number, reader, writer, handle: &**link, interrupt, keep: &keep };
         let worked = self.role.lane(lane);
-        {
-            let mut state = session.lock();
-            state.lanes.remove(&number);
-            state.watches.remove(&number);
-        }
+        session.lock().lanes.remove(&number);
         match worked {
             Ok(()) => true,
             Err(LaneEnd::Broken(error)) => {
