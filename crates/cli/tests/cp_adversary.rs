@@ -155,7 +155,7 @@ fn a_cut_and_a_forged_alert_over_tcp_do_not_end_a_copy() {
     assert_copied(&scene, &ended);
     // The control channel, and one data connection at least.
     assert!(reconnects(&ended) >= 2, "{ended:#?}");
-    assert_eq!(scene.agents(), 1, "the same agent goes on");
+    assert_eq!(scene.agents(), 1, "no other agent was started");
 }
 
 /// What is between the two sides acknowledges and does not deliver, as after a forged ACK, and all the time: the
@@ -176,7 +176,7 @@ fn a_connection_over_tcp_that_swallows_data_is_replaced() {
     // Only data connections carry so much.
     let lost = ended.errors.iter().filter(|line| line.contains("connection lost")).count();
     assert!(lost == 0 && reconnects(&ended) >= 1, "{ended:#?}");
-    assert_eq!(scene.agents(), 1, "the same agent goes on");
+    assert_eq!(scene.agents(), 1, "no other agent was started");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_stranger_at_a_wrong_address_does_not_end_a_copy_while_the_peer_is_away() {
     let _relay = relay_at(at, PATH, scene.direct());
     let ended = run.finish_well();
     assert_copied(&scene, &ended);
-    assert_eq!(scene.agents(), 1, "the same agent goes on");
+    assert_eq!(scene.agents(), 1, "no other agent was started");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn forged_data_is_dropped_once_it_has_been_noticed() {
     assert!((1..=6).contains(&reconnects(&ended)), "the first costs a connection: {ended:#?}");
     // Some go to the other side, some before the first has been noticed.
     assert!(forged >= 30 && dropped >= forged / 10, "{dropped} of {forged}");
-    assert_eq!(scene.agents(), 1, "the same agent goes on");
+    assert_eq!(scene.agents(), 1, "no other agent was started");
 }
 
 /// One forged ACK after the other: what each connection then misses is sent again over others.

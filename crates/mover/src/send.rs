@@ -552,6 +552,20 @@ mod tests {
         }
     }
 
+    /// Sends a file that grows meanwhile and is written to at `over`; whether it is `sent` or fails.
+    fn send_growing(path: PathBuf, file: File, over: Option<u64>, sent: bool) {
+        let sources = resolve(&[path]).unwrap();
+        let (options, totals) = (SendOptions::default(), OnceLock::new());
+        let shared = Shared::default();
+        let mut ignore = |_: Event<'_>| {};
+        let to = Meddling { file, over, count: 0 };
+        let out = FrameWriter::new(to, 2 * (HEADER + CHUNK));
+        let mut sending = Sending::new(out, &shared, &options, &totals, &mut ignore);
+        sending.everything(&sources).unwrap();
+        assert_eq!(sending.failures.count, u64::from(!sent), "{over:?}");
+        assert_eq!(sending.tally.files, u64::from(sent), "{over:?}");
+    }
+
     #[test]
     fn a_file_that_only_grows_is_sent_as_it_was_announced() {
         // Longer than what a writer may hold back.
@@ -562,16 +576,7 @@ mod tests {
             let path = dir.path().join("log");
             std::fs::write(&path, vec![200; size]).unwrap();
             let file = File::options().read(true).write(true).open(&path).unwrap();
-            let sources = resolve(&[path]).unwrap();
-            let (options, totals) = (SendOptions::default(), OnceLock::new());
-            let shared = Shared::default();
-            let mut ignore = |_: Event<'_>| {};
-            let to = Meddling { file, over, count: 0 };
-            let out = FrameWriter::new(to, 2 * (HEADER + CHUNK));
-            let mut sending = Sending::new(out, &shared, &options, &totals, &mut ignore);
-            sending.everything(&sources).unwrap();
-            assert_eq!(sending.failures.count, u64::from(!sent), "{over:?}");
-            assert_eq!(sending.tally.files, u64::from(sent), "{over:?}");
+            send_growing(path, file, over, sent);
         }
     }
 
@@ -585,16 +590,7 @@ mod tests {
             let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
             file.write_all_at(&vec![200; length], begin).unwrap();
             file.set_len(begin + length as u64 + (4 << 20) + 5).unwrap();
-            let sources = resolve(&[path]).unwrap();
-            let (options, totals) = (SendOptions::default(), OnceLock::new());
-            let shared = Shared::default();
-            let mut ignore = |_: Event<'_>| {};
-            let to = Meddling { file, over, count: 0 };
-            let out = FrameWriter::new(to, 2 * (HEADER + CHUNK));
-            let mut sending = Sending::new(out, &shared, &options, &totals, &mut ignore);
-            sending.everything(&sources).unwrap();
-            assert_eq!(sending.failures.count, u64::from(!sent), "{over:?}");
-            assert_eq!(sending.tally.files, u64::from(sent), "{over:?}");
+            send_growing(path, file, over, sent);
         }
     }
 
