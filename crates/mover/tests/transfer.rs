@@ -155,14 +155,14 @@ fn run_watched(
     observers: [Observer<'_>; 2],
 ) -> Ran {
     let nothing: Meddle = Arc::new(|_| {});
-    run_meddled(sources, source_options, sink_options, limits, push, observers, nothing)
+    run_meddled(sources, source_options, sink_options, (limits, 3), push, observers, nothing)
 }
 
 fn run_meddled(
     sources: Sources,
     source_options: SourceOptions,
     sink_options: SinkOptions,
-    limits: Vec<usize>,
+    (limits, lanes): (Vec<usize>, u32),
     push: bool,
     [of_source, of_sink]: [Observer<'_>; 2],
     meddle: Meddle,
@@ -172,7 +172,7 @@ fn run_meddled(
     let options = Options {
         session: [7; 16],
         outage: Duration::from_secs(60),
-        lanes: 3,
+        lanes,
         cancel: Cancel::default(),
     };
     let events = Mutex::new(Vec::new());
@@ -559,6 +559,17 @@ fn push_meddled(
     limits: &[usize],
     meddle: impl Fn(&fs::File, usize, usize) + Send + Sync + 'static,
 ) -> Ran {
+    push_meddled_over(3, file, to, limits, meddle)
+}
+
+/// Over so many lanes; over one, chunks are read and sent in order.
+fn push_meddled_over(
+    lanes: u32,
+    file: &Path,
+    to: &Path,
+    limits: &[usize],
+    meddle: impl Fn(&fs::File, usize, usize) + Send + Sync + 'static,
+) -> Ran {
     let handle = fs::File::options().read(true).write(true).open(file).unwrap();
     let written = Mutex::new(0);
     let meddle: Meddle = Arc::new(move |more| {
@@ -571,7 +582,7 @@ fn push_meddled(
         Sources::Paths(vec![file.into()]),
         SourceOptions::default(),
         SinkOptions::new(SinkTarget::Path { path: to.into(), directory: true }),
-        limits.to_vec(),
+        (limits.to_vec(), lanes),
         true,
         [&|_| {}; 2],
         meddle,
@@ -645,9 +656,9 @@ fn one_byte_that_is_overwritten_behind_the_reader_of_a_growing_file_is_noticed()
         let within = u32::from_le_bytes([random[1], random[2], random[3], 0]) as usize;
         let at = chunk * CHUNK + within % CHUNK;
         let other = [!content[at]];
-        // By then the chunk has been read: as many are ahead of the network as there are lanes.
+        // By then the chunk has been read: with more lanes, one of them might have taken it and had no turn yet.
         let when = (chunk + 5) * CHUNK;
-        let ran = push_meddled(&from, &to, &[], move |file, before, with| {
+        let ran = push_meddled_over(1, &from, &to, &[], move |file, before, with| {
             if before < when && with >= when {
                 file.write_all_at(&other, at as u64).unwrap();
                 append(file);
