@@ -9,9 +9,10 @@ use rustix::io::Errno;
 /// The directory of the marks of what is not on the medium yet.
 pub(crate) const UNSYNCED: &str = ".farhaul-unsynced";
 
-/// Names for unfinished entries: hidden, and unlike those of any other transfer.
+/// Names for unfinished entries: hidden, and unlike those of any other transfer, also of the same process: once
+/// one has ended, what bears its names may be swept away.
 #[derive(Debug)]
-pub(crate) struct TemporaryNames {
+pub struct TemporaryNames {
     prefix: u64,
     next: AtomicU64,
 }
@@ -20,7 +21,9 @@ impl TemporaryNames {
     /// A peer may guess a name and take it: another is tried then, this often.
     const ATTEMPTS: usize = 100;
 
-    pub(crate) fn new() -> Self {
+    /// Those of a new transfer.
+    #[expect(clippy::new_without_default, reason = "no two are equal")]
+    pub fn new() -> Self {
         // The standard library's hash seed is the operating system's randomness.
         TemporaryNames { prefix: RandomState::new().hash_one(0), next: AtomicU64::new(0) }
     }
@@ -29,11 +32,6 @@ impl TemporaryNames {
     pub(crate) fn mark(&self, end: &str) -> String {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         format!(".farhaul-{:016x}-{next:x}{end}", self.prefix)
-    }
-
-    /// Whether this is whose names they are: see [`owner`].
-    pub(crate) fn is(&self, owner: u64) -> bool {
-        self.prefix == owner
     }
 
     /// Makes an entry under a new name with `make`, which fails with `EXIST` if it is taken.
@@ -105,8 +103,8 @@ mod tests {
         let names = TemporaryNames::new();
         let (made, ()) = names.make(|_| Ok(())).unwrap();
         let owner_of = |name: &str| owner(name.as_bytes()).unwrap();
-        assert!(names.is(owner_of(&made)) && names.is(owner_of(&names.mark(".unsynced"))));
-        assert!(!TemporaryNames::new().is(owner_of(&made)));
+        assert_eq!(owner_of(&made), owner_of(&names.mark(".unsynced")));
+        assert_ne!(owner_of(&made), owner_of(&TemporaryNames::new().mark(".unsynced")));
         for other in ["x", ".farhaul-0123456789abcdef.part", ".farhaul-0123456789abcdef-.part"] {
             assert_eq!(owner(other.as_bytes()), None, "{other}");
         }

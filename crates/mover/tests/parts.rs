@@ -11,7 +11,7 @@ use std::sync::Arc;
 use farhaul_mover::frame::Timestamp;
 use farhaul_mover::name::Name;
 use farhaul_mover::transfer::part::{Identity, Opened, Origin, PartFile};
-use farhaul_mover::transfer::small::write_small;
+use farhaul_mover::transfer::small::{TemporaryNames, write_small};
 use farhaul_mover::transfer::tree_hash::{CHUNK, chunk_cv};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -89,7 +89,8 @@ fn a_small_file_is_whole_or_not_there() {
     let Some(mounted) = Mounted::new(c"size=1m") else { return };
     let directory = mounted.directory();
     let name = Name::new(b"small").unwrap();
-    let write = |data: &[u8]| write_small(&directory, name, data, |_| Ok(()), true, true);
+    let temporary = TemporaryNames::new();
+    let write = |data: &[u8]| write_small(&temporary, &directory, name, data, |_| Ok(()), true, true);
     assert!(write(b"first").unwrap().is_none());
     assert_eq!(errno(write(&vec![1; 2 << 20])), Some(Errno::NOSPC));
     assert_eq!(fs::read(mounted.path().join("small")).unwrap(), b"first");

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::sync::LazyLock;
 
 use rustix::fs::{AtFlags, Mode, fchmod, fsync, futimens, unlinkat};
 
@@ -11,18 +10,16 @@ use super::place;
 use crate::frame::Attributes;
 use crate::inode;
 use crate::name::Name;
-use crate::temporary::TemporaryNames;
-
-/// Unlike those of any other process.
-pub(super) static TEMPORARY: LazyLock<TemporaryNames> = LazyLock::new(TemporaryNames::new);
+pub use crate::temporary::TemporaryNames;
 
 /// Writes a whole file. It has its name, its content and, if it succeeds, its attributes at once, or
 /// nothing is left of it; a file or link of this name is replaced if that may be, a directory is not.
 ///
 /// `attributes` sets what is kept, such as with [`set_attributes`]. If it fails, the file is stored
 /// all the same and its error returned as `Ok(Some(_))`. If `durable`, the file is on the medium
-/// afterwards; its name is once the caller has synced `directory`.
+/// afterwards; its name is once the caller has synced `directory`. Until then it has one of the `names`.
 pub fn write_small(
+    names: &TemporaryNames,
     directory: &OwnedFd,
     name: Name<'_>,
     data: &[u8],
@@ -30,7 +27,7 @@ pub fn write_small(
     durable: bool,
     replace: bool,
 ) -> io::Result<Option<io::Error>> {
-    let (temporary, mut file) = TEMPORARY.make(|temporary| place::create(directory, temporary))?;
+    let (temporary, mut file) = names.make(|temporary| place::create(directory, temporary))?;
     let written = file.write_all(data).and_then(|()| {
         let kept = attributes(&file);
         if durable {
@@ -75,10 +72,13 @@ mod tests {
         symlink(outside.path(), &path).unwrap();
         let time = Timestamp { seconds: -5, nanoseconds: 123_456_789 };
         let attributes = Attributes { mode: 0o4751, accessed: time, modified: time };
+        let new = TemporaryNames::new();
         for (data, durable) in [(&b"one"[..], false), (b"", true)] {
             let keep = |file: &File| set_attributes(file, &attributes);
             let name = Name::new(b"f").unwrap();
-            assert!(write_small(&directory, name, data, keep, durable, true).unwrap().is_none());
+            assert!(
+                write_small(&new, &directory, name, data, keep, durable, true).unwrap().is_none()
+            );
             let meta = fs::symlink_metadata(&path).unwrap();
             assert!(meta.is_file());
             assert_eq!(
@@ -97,12 +97,13 @@ mod tests {
         let directory = File::open(dir.path()).unwrap().into();
         fs::create_dir(dir.path().join("d")).unwrap();
         let name = Name::new(b"d").unwrap();
-        let error = write_small(&directory, name, b"x", |_| Ok(()), false, true).unwrap_err();
+        let new = TemporaryNames::new();
+        let error = write_small(&new, &directory, name, b"x", |_| Ok(()), false, true).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
         assert_eq!(names(dir.path()), ["d"]);
         fs::remove_dir(dir.path().join("d")).unwrap();
         let refuse = |_: &File| Err(io::Error::other("no"));
-        let kept = write_small(&directory, name, b"x", refuse, false, true).unwrap();
+        let kept = write_small(&new, &directory, name, b"x", refuse, false, true).unwrap();
         assert_eq!(kept.unwrap().to_string(), "no");
         assert_eq!(fs::read(dir.path().join("d")).unwrap(), b"x");
     }

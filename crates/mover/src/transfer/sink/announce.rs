@@ -24,11 +24,11 @@ use crate::inode;
 use crate::name::Name;
 use crate::report::printable;
 use crate::target::allow_reading;
+use crate::temporary::TemporaryNames;
 use crate::temporary::is_ours;
 use crate::transfer::error::TransferError;
 use crate::transfer::memory::allocated;
 use crate::transfer::message::{Entry, Extra, Message, Skip, Verdict, What};
-use crate::transfer::small::TEMPORARY;
 
 /// The most directories that are unfinished: those above 64 Ki files, and more.
 const MAX_DIRECTORIES: u64 = 1 << 19;
@@ -504,7 +504,7 @@ impl Sink<'_> {
             };
             match direct {
                 Err(Errno::EXIST) if self.settings.existing == Existing::Keep => return Ok(None),
-                Err(Errno::EXIST) => replace_link(&here, name, text)?,
+                Err(Errno::EXIST) => replace_link(&self.temporary, &here, name, text)?,
                 made => made?,
             }
         }
@@ -739,8 +739,13 @@ pub(super) fn extra_bytes(extra: &Extra) -> usize {
 }
 
 /// Puts a link in the place of what is there.
-fn replace_link(here: &OwnedFd, name: &[u8], text: &[u8]) -> io::Result<()> {
-    let (temporary, ()) = TEMPORARY.make(|temporary| symlinkat(text, here, temporary))?;
+fn replace_link(
+    names: &TemporaryNames,
+    here: &OwnedFd,
+    name: &[u8],
+    text: &[u8],
+) -> io::Result<()> {
+    let (temporary, ()) = names.make(|temporary| symlinkat(text, here, temporary))?;
     let renamed = renameat(here, temporary.as_str(), here, name);
     if renamed.is_err() {
         let _ = unlinkat(here, temporary.as_str(), AtFlags::empty());

@@ -141,7 +141,7 @@ impl Sink<'_> {
             let mode = policy.file_mode(&attributes, before);
             let set = |file: &std::fs::File| policy.set(file, mode, &attributes, extra.as_deref());
             let replace = self.settings.existing != Existing::Keep;
-            write_small(&directory, name, data, set, self.syncs_each(), replace)
+            write_small(&self.temporary, &directory, name, data, set, self.syncs_each(), replace)
         });
         match written {
             Ok(kept) => {

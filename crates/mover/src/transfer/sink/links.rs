@@ -16,7 +16,6 @@ use crate::frame::Attributes;
 use crate::inode;
 use crate::transfer::error::TransferError;
 use crate::transfer::memory::{Account, allocated, mapped};
-use crate::transfer::small::TEMPORARY;
 use std::sync::atomic::Ordering;
 
 /// The most files that are remembered for the sake of further names.
@@ -124,7 +123,7 @@ impl Sink<'_> {
         if self.settings.existing == Existing::Keep {
             return Ok(()); // somebody was faster
         }
-        let (temporary, ()) = TEMPORARY.make(|temporary| link(temporary.as_bytes()))?;
+        let (temporary, ()) = self.temporary.make(|temporary| link(temporary.as_bytes()))?;
         let renamed = renameat(&here, temporary.as_str(), &here, &*to.name);
         // It is still there if somebody has made the same name meanwhile.
         let _ = unlinkat(&here, temporary.as_str(), AtFlags::empty());

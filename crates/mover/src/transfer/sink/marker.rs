@@ -30,9 +30,9 @@ use rustix::process::{Gid, getegid};
 use super::sweep::Dead;
 use super::trouble;
 use crate::inode::{self, Kind};
+use crate::temporary::TemporaryNames;
 use crate::temporary::{self, UNSYNCED};
 use crate::transfer::place;
-use crate::transfer::small::TEMPORARY;
 
 /// The most marks of a directory that are read; with more of them everything is doubted.
 const MOST: usize = 1000;
@@ -221,6 +221,7 @@ impl Doubts {
 #[derive(Debug)]
 pub(super) struct Marks {
     copy: CopyId,
+    names: Arc<TemporaryNames>,
     own: Option<Own>,
     /// Those that cover nothing new, until what they cover is on the medium.
     retired: VecDeque<Own>,
@@ -282,9 +283,10 @@ impl Own {
 
 impl Marks {
     /// Of a copy that has seen none.
-    pub(super) fn new(copy: CopyId) -> Self {
+    pub(super) fn new(copy: CopyId, names: Arc<TemporaryNames>) -> Self {
         Marks {
             copy,
+            names,
             own: None,
             retired: VecDeque::new(),
             ended: 0,
@@ -391,7 +393,7 @@ impl Marks {
     pub(super) fn dead(&self) -> Dead {
         let marks = self.found.iter().flat_map(|found| &found.marks).filter(|mark| mark.dead);
         let owners = marks.filter_map(|mark| temporary::owner(&mark.name));
-        Dead::new(owners.filter(|owner| !TEMPORARY.is(*owner)).collect())
+        Dead::new(owners.collect())
     }
 
     /// Has this copy's own cover `name` in the target, before anything is renamed there; `true` if it
@@ -400,7 +402,7 @@ impl Marks {
         match &mut self.own {
             Some(own) => own.cover(name),
             None => {
-                let mut own = make(root, self.copy)?;
+                let mut own = make(root, self.copy, &self.names)?;
                 let covered = own.cover(name).and_then(|all| {
                     fsync(&own.directory)?;
                     fsync(&**root)?;
@@ -589,7 +591,7 @@ fn is_free(asked: rustix::io::Result<()>) -> bool {
 }
 
 /// Makes a mark that covers nothing yet.
-fn make(root: &Arc<OwnedFd>, copy: CopyId) -> io::Result<Own> {
+fn make(root: &Arc<OwnedFd>, copy: CopyId, names: &TemporaryNames) -> io::Result<Own> {
     for _ in 0..place::ATTEMPTS {
         let directory = match openat(&**root, UNSYNCED, DIRECTORY, Mode::empty()) {
             Err(Errno::NOENT) => match mkdirat(&**root, UNSYNCED, Mode::RWXU) {
@@ -608,7 +610,7 @@ fn make(root: &Arc<OwnedFd>, copy: CopyId) -> io::Result<Own> {
             Err(Errno::NOENT) => continue, // another copy has removed it
             directory => directory?,
         };
-        let name = TEMPORARY.mark(".unsynced");
+        let name = names.mark(".unsynced");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | OFlags::APPEND;
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
@@ -673,6 +675,10 @@ mod tests {
 
     use super::*;
 
+    fn marks(copy: CopyId) -> Marks {
+        Marks::new(copy, Arc::new(TemporaryNames::new()))
+    }
+
     fn ended_well(ended: Ended) {
         assert!(ended.no_room.is_none() && ended.failed.is_none(), "{ended:?}");
     }
@@ -701,7 +707,7 @@ mod tests {
     fn a_mark_covers_few_names_or_all() {
         let dir = tempfile::tempdir().unwrap();
         let root: Arc<OwnedFd> = Arc::new(File::open(dir.path()).unwrap().into());
-        let mut marks = Marks::new([1; 16]);
+        let mut marks = marks([1; 16]);
         for (number, name) in ["a", "b", "a", "c", "d", "e", "f", "g", "h"].iter().enumerate() {
             assert!(!marks.cover(&root, name.as_bytes()).unwrap(), "{number}");
         }
@@ -717,7 +723,7 @@ mod tests {
     fn the_end_takes_what_another_thread_still_waits_for() {
         let dir = tempfile::tempdir().unwrap();
         let root: Arc<OwnedFd> = Arc::new(File::open(dir.path()).unwrap().into());
-        let mut marks = Marks::new([1; 16]);
+        let mut marks = marks([1; 16]);
         let left = || find(&root, [2; 16]).unwrap().len();
         assert_eq!(marks.retire(), None);
         marks.cover(&root, b"a").unwrap();
@@ -738,7 +744,7 @@ mod tests {
     fn copies_into_one_target_learn_of_each_other() {
         let dir = tempfile::tempdir().unwrap();
         let root: Arc<OwnedFd> = Arc::new(File::open(dir.path()).unwrap().into());
-        let [mut first, mut second] = [[1; 16], [2; 16]].map(Marks::new);
+        let [mut first, mut second] = [[1; 16], [2; 16]].map(marks);
         first.begin(&root).unwrap();
         first.cover(&root, b"a").unwrap();
         assert!(!first.meet() && !first.were_met());
@@ -753,7 +759,7 @@ mod tests {
         ended_well(first.end(true));
         assert!(!first.were_met());
         ended_well(second.end(true));
-        let mut third = Marks::new([3; 16]);
+        let mut third = marks([3; 16]);
         third.begin(&root).unwrap();
         assert!(!third.meet());
     }

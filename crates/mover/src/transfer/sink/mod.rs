@@ -64,6 +64,7 @@ use super::source::filter::Filter;
 use super::stages::Stages;
 use crate::frame::Tally;
 use crate::report::{Failure, Failures, LeftOut, Side, describe};
+use crate::temporary::TemporaryNames;
 
 /// Notes of one kind that are told; further ones are not.
 const NOTES: u64 = 20;
@@ -100,6 +101,8 @@ pub struct Sink<'a> {
     /// The target, once there is one.
     root: OnceLock<Arc<Directory>>,
     links: Mutex<Links>,
+    /// What entries are called until they have their own names; also its marks.
+    temporary: Arc<TemporaryNames>,
     marks: Mutex<Marks>,
     /// Earlier transfers to this target, after which it is cleaned up.
     dead: OnceLock<Dead>,
@@ -287,6 +290,7 @@ impl<'a> Sink<'a> {
             Some(target) => Walk::new(target),
             None => Walk::standard(),
         };
+        let temporary = Arc::new(TemporaryNames::new());
         let sink = Sink {
             settings,
             say,
@@ -306,7 +310,8 @@ impl<'a> Sink<'a> {
             opening: Mutex::default(),
             root: OnceLock::new(),
             links: Mutex::default(),
-            marks: Mutex::new(Marks::new(options.copy)),
+            marks: Mutex::new(Marks::new(options.copy, Arc::clone(&temporary))),
+            temporary,
             dead: OnceLock::new(),
             marked: AtomicBool::new(false),
             told_of_another: AtomicBool::new(false),

@@ -11,9 +11,9 @@ use rustix::fs::{AtFlags, unlinkat};
 use super::lock;
 use crate::digest::Digest;
 use crate::name::Name;
+use crate::temporary::TemporaryNames;
 use crate::transfer::memory::{Account, Charge, allocated, mapped};
 use crate::transfer::place;
-use crate::transfer::small::TEMPORARY;
 use crate::transfer::tree_hash::{CHUNK, ChunkTree, leaf};
 
 /// Pieces that are kept until those before them have come.
@@ -253,8 +253,12 @@ pub(super) struct NewFile {
 }
 
 impl NewFile {
-    pub(super) fn new(directory: Arc<OwnedFd>, replace: bool) -> io::Result<Self> {
-        let (temporary, file) = TEMPORARY.make(|temporary| place::create(&directory, temporary))?;
+    pub(super) fn new(
+        names: &TemporaryNames,
+        directory: Arc<OwnedFd>,
+        replace: bool,
+    ) -> io::Result<Self> {
+        let (temporary, file) = names.make(|temporary| place::create(&directory, temporary))?;
         // It may take long: nobody is to take it for what a dead transfer has left.
         let _ = place::lock(&file);
         Ok(NewFile { directory, temporary, file, replace, kept: false })

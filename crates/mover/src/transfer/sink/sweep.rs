@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::frame::Timestamp;
     use crate::name::Name;
-    use crate::temporary::UNSYNCED;
+    use crate::temporary::{TemporaryNames, UNSYNCED};
     use crate::transfer::part::{Identity, Origin, PartFile};
 
     #[test]
@@ -103,11 +103,29 @@ mod tests {
         ];
         let in_use: Vec<File> = kept.iter().map(|name| write(name)).collect();
         flock(&in_use[3], FlockOperation::NonBlockingLockExclusive).unwrap();
-        let mut marks = Marks::new([9; 16]);
+        let mut marks = Marks::new([9; 16], Arc::new(TemporaryNames::new()));
         marks.begin(&root).unwrap();
         marks.dead().sweep(&root).unwrap();
         assert!(kept.iter().all(|name| dir.path().join(name).exists()));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), kept.len() + 1);
+    }
+
+    #[test]
+    fn a_transfer_of_the_same_process_keeps_what_it_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let root: Arc<OwnedFd> = Arc::new(File::open(dir.path()).unwrap().into());
+        let [ended, alive] = [(); 2].map(|()| Arc::new(TemporaryNames::new()));
+        let [(left, _), (kept, _)] = [&ended, &alive]
+            .map(|names| names.make(|name| Ok(File::create(dir.path().join(name)))).unwrap());
+        let mut failed = Marks::new([1; 16], ended);
+        failed.cover(&root, b"a").unwrap();
+        drop(failed);
+        let mut writing = Marks::new([2; 16], alive);
+        writing.cover(&root, b"b").unwrap();
+        let mut other = Marks::new([3; 16], Arc::new(TemporaryNames::new()));
+        other.begin(&root).unwrap();
+        other.dead().sweep(&root).unwrap();
+        assert!(!dir.path().join(left).exists() && dir.path().join(kept).exists());
     }
 
     #[test]

@@ -392,6 +392,7 @@ impl Sink<'_> {
                 // Before there is a temporary file, so that others know whose it is.
                 self.mark(&pending.place);
                 Output::File(NewFile::new(
+                    &self.temporary,
                     self.directories.get(&pending.place.directory)?,
                     self.settings.existing != Existing::Keep,
                 )?)
