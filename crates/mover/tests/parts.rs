@@ -90,7 +90,8 @@ fn a_small_file_is_whole_or_not_there() {
     let directory = mounted.directory();
     let name = Name::new(b"small").unwrap();
     let temporary = TemporaryNames::new();
-    let write = |data: &[u8]| write_small(&temporary, &directory, name, data, |_| Ok(()), true, true);
+    let write =
+        |data: &[u8]| write_small(&temporary, &directory, name, data, |_| Ok(()), true, true);
     assert!(write(b"first").unwrap().is_none());
     assert_eq!(errno(write(&vec![1; 2 << 20])), Some(Errno::NOSPC));
     assert_eq!(fs::read(mounted.path().join("small")).unwrap(), b"first");
