@@ -18,8 +18,11 @@ fn main() -> Result<()> {
     let mut seconds = MODES.map(|_| Vec::new());
     for _ in 0..rounds {
         for ((name, control, data), all) in MODES.iter().zip(&mut seconds) {
-            let (wall, cpu) = copy(*control, *data)?;
-            println!("{name}: {:.2} Gb/s, {cpu:.3} s/GB", SIZE as f64 * 8e-9 / wall);
+            let (wall, cpu, reports) = copy(*control, *data)?;
+            println!(
+                "{name}: {:.2} Gb/s, {cpu:.3} s/GB, {reports} ACKs and NAKs",
+                SIZE as f64 * 8e-9 / wall
+            );
             all.push((wall, cpu));
         }
     }
@@ -35,8 +38,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Seconds that a gigabyte takes, and those of processors, both sides together, per 10^9 bytes.
-fn copy(control: bool, data: bool) -> Result<(f64, f64)> {
+/// Seconds that a gigabyte takes, those of processors, both sides together, per 10^9 bytes, and ACKs and NAKs sent.
+fn copy(control: bool, data: bool) -> Result<(f64, f64, u64)> {
     let listener = Listener::bind("127.0.0.1:0", &Options::new())?;
     let near = Connection::connect(listener.local_addr(), &Options::new())?;
     let far = listener.accept()?;
@@ -53,7 +56,7 @@ fn copy(control: bool, data: bool) -> Result<(f64, f64)> {
         thread::sleep(std::time::Duration::from_millis(100));
     }
     let (begun, before) = (Instant::now(), cpu_seconds());
-    let reading = thread::spawn(move || -> Result<()> {
+    let reading = thread::spawn(move || -> Result<Connection> {
         let (mut block, mut left) = (vec![0; BLOCK], SIZE);
         while left > 0 {
             match (&far).read(&mut block[..BLOCK.min(left)])? {
@@ -61,7 +64,7 @@ fn copy(control: bool, data: bool) -> Result<(f64, f64)> {
                 count => left -= count,
             }
         }
-        Ok(())
+        Ok(far)
     });
     let block = vec![7; BLOCK];
     for _ in 0..SIZE / BLOCK {
@@ -69,8 +72,9 @@ fn copy(control: bool, data: bool) -> Result<(f64, f64)> {
     }
     near.wait_acknowledged()?;
     let (wall, cpu) = (begun.elapsed().as_secs_f64(), cpu_seconds() - before);
-    reading.join().map_err(|_| Error::other("the reader panicked"))??;
-    Ok((wall, cpu * 1e9 / SIZE as f64))
+    let far = reading.join().map_err(|_| Error::other("the reader panicked"))??;
+    let counters = far.stats(false)?.total.counters;
+    Ok((wall, cpu * 1e9 / SIZE as f64, counters.acks_sent + counters.naks_sent))
 }
 
 /// Time on processors, of all threads that there have been.
