@@ -37,6 +37,10 @@ const STOCK_SHUTDOWNS: u32 = 3;
 const STOCK_SHUTDOWN_WAIT: Duration = Duration::from_millis(16);
 /// The code of a shutdown after which data may be missing: see [`CloseReason::PeerAborted`].
 const ABORTED: u32 = 1;
+/// With this bit the rest of a shutdown's code is the first sequence number that the closing side
+/// lacks: everything before it has come, and nothing more is taken. Peers that know nothing of it
+/// see neither 0 nor [`ABORTED`], and take the shutdown as one with 0.
+const ACCOUNTS: u32 = 1 << 31;
 /// The send buffer holds this much more than the windows, for the application to work ahead.
 const SEND_AHEAD: usize = 512 << 10;
 
@@ -49,10 +53,15 @@ pub enum CloseReason {
     /// This side closed it, and the linger time ended before everything was acknowledged.
     LingerTimeout,
     /// The peer closed it, and everything that it had sent has arrived; of a stock peer only the
-    /// first is known.
+    /// first is known. Whether what this side has sent has reached it is known if the peer has said so
+    /// ([`Connection::has_account`]): then it has.
     Peer,
+    /// The peer closed it, and everything that it had sent has arrived, but by its own account not
+    /// everything that this side had written has reached it.
+    PeerStopped,
     /// The peer broke it off: its application had not finished, or not everything that it had sent
-    /// was acknowledged. Stock peers do not tell this from [`CloseReason::Peer`].
+    /// was acknowledged. Also where this side closed it first, while the peer was sending. Stock
+    /// peers do not tell this from [`CloseReason::Peer`].
     PeerAborted,
     /// Nothing has come from the peer for too long; or for so long it has missed what was
     /// acknowledged in its name.
@@ -156,6 +165,8 @@ pub struct Connection {
     disowned: Disowned,
     /// This side has broken off: what the peer has of the stream may not be all.
     aborted: bool,
+    /// The peer has closed and said how much has reached it.
+    has_account: bool,
     last_sent: Time,
     /// When a silent peer was last asked for a sign of life.
     asked_at: Time,
@@ -231,6 +242,7 @@ impl Connection {
             last_heard: now,
             disowned: Disowned::default(),
             aborted: false,
+            has_account: false,
             last_sent: now,
             asked_at: now,
             events: Events { connected: true, writable: true, ..Events::default() },
@@ -423,7 +435,14 @@ impl Connection {
         self.send.buffer.is_empty() && (!self.stock || self.send.all_numbered())
     }
 
-    /// Closes: what was written is still delivered, for as long as the linger time.
+    /// Whether the peer has closed and said how much had reached it, as farhaul peers do: what was
+    /// written and not among that is lost, and nothing else.
+    pub fn has_account(&self) -> bool {
+        self.has_account
+    }
+
+    /// Closes: what was written is still delivered, for as long as the linger time. Of what comes
+    /// after that, a farhaul peer learns that it was not taken.
     pub fn close(&mut self, now: Time) {
         if self.life == Life::Open {
             self.life = Life::Lingering { until: now + self.config.linger };
@@ -680,7 +699,18 @@ impl Connection {
 
     /// What this side tells its peer of the end.
     pub(crate) fn shutdown(&self) -> Control<'static> {
-        Control::Shutdown { code: if self.aborted && !self.stock { ABORTED } else { 0 } }
+        let code = match (self.stock, self.aborted) {
+            (true, _) => 0,
+            (false, true) => ABORTED,
+            (false, false) => ACCOUNTS | self.receive.point().value(),
+        };
+        Control::Shutdown { code }
+    }
+
+    /// Whether what comes is not taken any more: the shutdowns that are under way say how much has
+    /// come.
+    fn takes_nothing(&self) -> bool {
+        matches!(self.life, Life::ShuttingDown { .. }) && !self.stock
     }
 
     /// The first sequence number that the peer has not acknowledged.

@@ -195,6 +195,12 @@ impl SendHalf {
         self.flight.set_span(span);
     }
 
+    /// Whether there is something that the peer is to get and has not acknowledged.
+    pub fn owes(&self) -> bool {
+        let sent = (0..self.buffer.in_flight()).filter_map(|index| self.buffer.sent(index));
+        self.buffer.has_unsent() || sent.into_iter().any(|slot| !slot.dropped)
+    }
+
     /// Whether [`SendHalf::fill`] would send something, were it not for the pacing.
     pub fn can_send(&self) -> bool {
         !self.loss.is_empty() || (self.buffer.has_unsent() && self.window_open())

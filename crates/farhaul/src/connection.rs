@@ -325,6 +325,13 @@ impl Connection {
         self.inner.end(|now, c| c.abort(now));
     }
 
+    /// Whether the peer has closed and said how much had reached it, as farhaul peers do: what was
+    /// written and not among that is lost, and nothing else.
+    pub fn has_account(&self) -> bool {
+        let state = self.inner.port.lock();
+        state.endpoint.connection(self.inner.id).is_some_and(|c| c.has_account())
+    }
+
     /// Why the connection is over; none while it is not.
     pub fn close_reason(&self) -> Option<CloseReason> {
         let state = self.inner.port.lock();

@@ -10,7 +10,7 @@ pub(crate) const WRITE_FAILED: u32 = 4000;
 /// What a reader is told when nothing more will come.
 pub(crate) fn end_of_input(reason: Option<CloseReason>) -> io::Result<()> {
     match reason {
-        Some(CloseReason::Peer) => Ok(()),
+        Some(CloseReason::Peer | CloseReason::PeerStopped) => Ok(()),
         reason => Err(closed_error(reason)),
     }
 }
@@ -25,6 +25,10 @@ pub(crate) fn closed_error(reason: Option<CloseReason>) -> io::Error {
         Some(CloseReason::Peer) => {
             io::Error::new(io::ErrorKind::BrokenPipe, "the peer has closed the connection")
         }
+        Some(CloseReason::PeerStopped) => io::Error::new(
+            io::ErrorKind::BrokenPipe,
+            "the peer has closed the connection before everything had reached it",
+        ),
         Some(CloseReason::PeerAborted) => io::Error::new(
             io::ErrorKind::ConnectionReset,
             "the peer broke the connection off: what it sent is not complete",

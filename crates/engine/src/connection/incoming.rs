@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use farhaul_base::Time;
 use farhaul_control::{ENGINE_SUBTYPES, SYN, SentPacket};
-use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Packet, Request};
+use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Packet, Request, Seq};
 
 use super::governor::PERIOD_MEASURED_OVER;
 use super::outgoing::{DATA_TAGS, MAX_NAK_RANGES, WISH, Wish};
-use super::{ABORTED, CloseReason, Connection, Life, SEND_AHEAD};
+use super::{ABORTED, ACCOUNTS, CloseReason, Connection, Life, SEND_AHEAD};
 use crate::config::Mode;
 use crate::receive::Payload;
 use crate::send::AckOutcome;
@@ -139,6 +139,9 @@ impl Connection {
         retain: bool,
         batch: &mut Option<u32>,
     ) {
+        if self.takes_nothing() {
+            return;
+        }
         let payload = if !self.receive.wants(header.seq) {
             // Counted, not stored.
             Payload { batch: 0, start: 0, len: len as u16 }
@@ -177,6 +180,7 @@ impl Connection {
                     self.rtt.update(now, rtt.as_micros().min(u128::from(u32::MAX)) as u32);
                 }
             }
+            Control::DropRequest { .. } if self.takes_nothing() => {}
             Control::DropRequest { message, first, last } => {
                 // The stock library leaves the time stamp of control packets zero; it is also the
                 // one whose range is too long.
@@ -344,17 +348,45 @@ impl Connection {
     }
 
     pub(super) fn on_shutdown(&mut self, now: Time, code: u32) {
+        let aborted = code == ABORTED;
         match self.life {
+            // A repetition: it has not heard yet that it lacks something.
+            Life::ShuttingDown { reason: CloseReason::PeerStopped, .. } if !aborted => {
+                self.outbox.shutdown = true;
+            }
+            // It had more to send, and repeats that until it knows that this side has heard.
+            Life::ShuttingDown { reason: CloseReason::Local, .. } if aborted && !self.aborted => {
+                self.aborted = true;
+                self.outbox.shutdown = true;
+                self.end(now, CloseReason::PeerAborted);
+            }
             // Its own, or the answer to this side's.
             Life::ShuttingDown { reason, .. } => self.end(now, reason),
             Life::Open | Life::Lingering { .. } => {
                 // The answer tells a peer of ours to stop repeating; a stock peer ignores it.
                 self.outbox.shutdown = true;
-                let aborted = code == ABORTED;
-                self.end(now, if aborted { CloseReason::PeerAborted } else { CloseReason::Peer });
+                if !aborted && !self.stock && code & ACCOUNTS != 0 {
+                    self.settle_account(now, Seq::new(code & !ACCOUNTS));
+                }
+                if aborted {
+                    self.end(now, CloseReason::PeerAborted);
+                } else if self.has_account && self.send.owes() {
+                    self.start_shutdown(now, CloseReason::PeerStopped);
+                    self.events.readable = true;
+                    self.events.writable = true;
+                } else {
+                    self.end(now, CloseReason::Peer);
+                }
             }
             Life::Over(_) => {}
         }
+    }
+
+    /// The peer has closed, and everything before `next` had reached it: as an ACK, which may have
+    /// been lost.
+    fn settle_account(&mut self, now: Time, next: Seq) {
+        self.has_account = self.send.on_ack(now, next, None) != AckOutcome::Impossible;
+        self.counters.invalid += u64::from(!self.has_account);
     }
 
     pub(super) fn report_losses(&mut self, now: Time) {

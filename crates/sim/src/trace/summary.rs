@@ -159,6 +159,10 @@ fn write_control(out: &mut Vec<u8>, control: &Control<'_>) -> io::Result<()> {
         }
         Control::CongestionWarning => write!(out, "congestion-warning"),
         Control::Shutdown { code: 0 } => write!(out, "shutdown"),
+        // What the closing side has: the engine's `ACCOUNTS`.
+        Control::Shutdown { code } if code >> 31 == 1 => {
+            write!(out, "shutdown next {}", code & Seq::MAX)
+        }
         Control::Shutdown { code } => write!(out, "shutdown code {code}"),
         Control::Ack2 { ack_seq } => write!(out, "ack2 {}", ack_seq.value()),
         Control::DropRequest { message, first, last } => {

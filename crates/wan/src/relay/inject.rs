@@ -333,7 +333,11 @@ impl Injector {
         };
         let ack_seq = end.acked.map_or(AckSeq::new(1), |(ack_seq, _)| ack_seq.next());
         match kind {
-            Forged::Shutdown => control(Control::Shutdown { code: rng.below(3) as u32 }),
+            Forged::Shutdown => {
+                // A plain one, one that breaks off, and one that says what has come.
+                let account = 1 << 31 | end.acked.map_or(0, |(_, next)| next.value());
+                control(Control::Shutdown { code: [0, 1, account][rng.below(3) as usize] })
+            }
             Forged::Ack => {
                 let next = sent?.minus(rng.below(REACH) as u32).next();
                 let rtt_us = 1000 + rng.below(100_000) as u32;
