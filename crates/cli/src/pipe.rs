@@ -28,6 +28,10 @@ const BLOCK: usize = 256 << 10;
 /// acknowledged; the listening side works until the peer closes. A side that is interrupted, or
 /// whose input cannot be read to its end, says so: a farhaul peer then fails, other programs take it
 /// for the end.
+///
+/// Between farhaul peers both sides know what was delivered. Where the connecting side closes before
+/// everything from the listening side's standard input has reached it, both end with exit code 1. Of
+/// other programs it is not known, and a listening side only says what was not acknowledged.
 #[derive(Args, Clone, Debug)]
 pub struct PipeArgs {
     /// The peer's address
@@ -113,7 +117,10 @@ pub fn run(args: &PipeArgs) -> Result<()> {
     let read = sent.read.load(Ordering::Acquire);
     let taken = sent.taken.load(Ordering::Acquire);
     let buffered = stats.as_ref().map_or(0, |stats| stats.instant.send_buffer.0 as u64);
-    let lost = read - taken.min(read) + buffered;
+    let known = connection.has_account();
+    let waiting = if known { not_read() } else { 0 };
+    // What the connection has just taken may count in two places.
+    let lost = (read - taken.min(read) + buffered).min(read) + waiting;
     let unacknowledged =
         || format!("the peer closed before it had acknowledged the last {lost} bytes");
     let received = match received {
@@ -130,15 +137,24 @@ pub fn run(args: &PipeArgs) -> Result<()> {
     // This side has closed, so its sending half is through; if the peer has, it may still wait for
     // input.
     let result = match reason {
-        Some(CloseReason::Peer) => sender.try_recv().unwrap_or(Ok(())),
+        Some(CloseReason::Peer | CloseReason::PeerStopped) => sender.try_recv().unwrap_or(Ok(())),
         _ => sender.recv().context("the sending thread panicked")?,
     };
-    if reason == Some(CloseReason::Peer) && lost > 0 {
+    if reason == Some(CloseReason::PeerStopped)
+        || reason == Some(CloseReason::Peer) && lost > 0 && known
+    {
+        // Until the peer knows as well.
+        connection.close().ok();
+        bail!(
+            "the peer closed before the last {lost} bytes had reached it: a connecting side closes \
+             when its standard input ends, so have the side connect that sends, or keep that input open"
+        );
+    } else if reason == Some(CloseReason::Peer) && lost > 0 {
         let message = unacknowledged();
         if args.listen.is_none() {
             bail!(message);
         }
-        // The connecting side closes when it likes.
+        // What another program's last acknowledgement covered may be lost, not the data.
         eprintln!("farhaul: {message}");
     } else if let Err(error) = result {
         // Until the peer knows that this was not all.
@@ -157,9 +173,15 @@ pub fn run(args: &PipeArgs) -> Result<()> {
         report.lost = stats.total.counters.send_lost + stats.total.counters.receive_lost;
         report.rtt_ms = stats.instant.rtt.as_secs_f64() * 1e3;
     }
-    let closed = connection.close();
+    let closed = connection.clone().close();
     if reason != Some(CloseReason::Peer) {
         closed.context("closing failed")?;
+        if connection.close_reason() == Some(CloseReason::PeerAborted) {
+            bail!(
+                "this side closed, as its standard input had ended, before everything from the \
+                 peer had come: have the side connect that sends, or keep standard input open"
+            );
+        }
     }
     if args.json {
         output::emit_to(&mut io::stderr().lock(), &report)?;
@@ -190,6 +212,11 @@ fn open(args: &PipeArgs) -> Result<Connection> {
         _ => Connection::connect(peer, &options),
     };
     connected.with_context(|| format!("cannot connect to {peer}"))
+}
+
+/// Bytes that wait in standard input; none where it cannot tell.
+fn not_read() -> u64 {
+    rustix::io::ioctl_fionread(io::stdin()).unwrap_or(0)
 }
 
 /// The sending half: all of standard input, then, but for the listening side, the end.
@@ -226,8 +253,12 @@ fn send_stream(connection: &Connection, sent: &Sent) -> io::Result<()> {
             Err(e) => return Err(e),
         };
         sent.read.fetch_add(count as u64, Ordering::Release);
-        (&mut &*connection).write_all(&block[..count])?;
-        sent.taken.fetch_add(count as u64, Ordering::Release);
+        let mut rest = &block[..count];
+        while !rest.is_empty() {
+            let taken = (&mut &*connection).write(rest)?;
+            sent.taken.fetch_add(taken as u64, Ordering::Release);
+            rest = &rest[taken..];
+        }
     }
 }
 

@@ -1,0 +1,119 @@
+//! `farhaul pipe` with itself: what either side says of bytes that did not arrive, and of bytes that did.
+
+mod common;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use common::path::Path;
+use common::pattern::{Checker, feed};
+use common::process::{LIMIT, Process};
+use common::turn;
+
+const MB: u64 = 1_000_000;
+
+fn listen(options: &[&str]) -> (Process, SocketAddr) {
+    let process = Process::farhaul(&[&["pipe", "--listen", "127.0.0.1:0"], options].concat());
+    let addr = process.listening_at();
+    (process, addr)
+}
+
+fn connect(addr: SocketAddr, options: &[&str]) -> Process {
+    Process::farhaul(&[&["pipe", &addr.to_string()], options].concat())
+}
+
+/// The connecting side closes, as its standard input has ended, while the listening side sends: neither
+/// end is a success.
+#[test]
+fn a_receiver_that_closes_early() {
+    for mode in [&[][..], &["--message"]] {
+        let (mut listener, addr) = listen(mode);
+        let mut connecting = connect(addr, &[mode, &["--receive-memory", "300kB"]].concat());
+        let mut input = listener.stdin();
+        let feeder = thread::spawn(move || {
+            let line = [&[b'x'; 999][..], b"\n"].concat();
+            while input.write_all(&line).is_ok() {}
+        });
+        let mut output = connecting.stdout();
+        output.read_exact(&mut [0; 1000]).expect("the first line");
+        // It is not read on, so that there is always more to come.
+        drop(connecting.stdin());
+        let ended = listener.finish_with_open_input();
+        assert_eq!(ended.code, Some(1), "{mode:?}: {ended:#?}");
+        let rest = thread::spawn(move || output.read_to_end(&mut Vec::new()));
+        let ended = connecting.finish();
+        assert_eq!(ended.code, Some(1), "{mode:?}: {ended:#?}");
+        rest.join().expect("no panic").expect("a pipe can be read");
+        feeder.join().expect("no panic");
+    }
+}
+
+/// It may close before anything has been read of the file: that was not sent either.
+#[test]
+fn a_file_that_is_not_wanted() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![b'x'; 20 << 20]).expect("a file");
+    for _ in 0..5 {
+        let mut sender = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+        sender.args(["pipe", "--listen", "127.0.0.1:0"]).stdin(File::open(&path).expect("it"));
+        let sender = Process::with_lines(sender, "farhaul pipe".into(), LIMIT);
+        let mut receiver = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+        receiver.args(["pipe", &sender.listening_at().to_string()]);
+        let ended = receiver.stdin(Stdio::null()).stdout(Stdio::null()).output().expect("it runs");
+        // Whether there was more to come is known once the sender has begun.
+        assert!(matches!(ended.status.code(), Some(0 | 1)), "{ended:#?}");
+        let ended = sender.finish();
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_was_killed() {
+    let (mut listener, addr) = listen(&["--peer-timeout", "2s"]);
+    let mut connecting = connect(addr, &[]);
+    let feeder = feed(listener.stdin(), 1, 20 * MB);
+    connecting.stdout().read_exact(&mut [0; 1000]).expect("the first bytes");
+    let id = connecting.id().to_string();
+    assert!(Command::new("kill").args(["-KILL", &id]).status().expect("kill").success());
+    let ended = listener.finish_with_open_input();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    assert!(feeder.join().expect("no panic").is_err());
+}
+
+/// Both sides end with 0 wherever everything has been delivered, whatever the path loses, the last
+/// packets included, and however busy the machine is.
+#[test]
+fn what_was_delivered_is_no_error() {
+    let _turn = turn();
+    let done = Arc::new(AtomicBool::new(false));
+    let load = (0..4).map(|_| {
+        let done = Arc::clone(&done);
+        thread::spawn(move || while !done.load(Ordering::Relaxed) {})
+    });
+    let load: Vec<_> = load.collect();
+    for round in 0..if common::long() { 1_000 } else { 60 } {
+        let (mut listener, addr) = listen(&[]);
+        let relay = Path::new("100M", 2).loss(["none", "1%", "5%"][round % 3]).to(addr);
+        let mut connecting = connect(relay.local_addr(), &[]);
+        let bytes = 1 + 3_777 * round as u64;
+        let here = Checker::start(connecting.stdout(), 1);
+        let there = Checker::start(listener.stdout(), 2);
+        let answer = feed(listener.stdin(), 1, bytes);
+        let input = feed(connecting.stdin(), 2, bytes).join().expect("no panic");
+        drop(answer.join().expect("no panic").expect("the pipe takes all"));
+        here.wait_for(bytes);
+        drop(input.expect("the pipe takes all"));
+        connecting.finish_well();
+        listener.finish_well();
+        here.expect(bytes);
+        there.expect(bytes);
+    }
+    done.store(true, Ordering::Relaxed);
+    load.into_iter().for_each(|thread| thread.join().expect("no panic"));
+}
