@@ -2,6 +2,7 @@
 
 mod error;
 mod race;
+mod spacing;
 
 use core::fmt;
 use core::str::FromStr;
@@ -16,6 +17,7 @@ use farhaul::{Endpoint, Options};
 
 pub use self::error::{DialError, DialFailure};
 use self::race::{Attempt, Race};
+use self::spacing::Spacing;
 use crate::lines::shown;
 use crate::link::{Injection, Kind, Link};
 use crate::lock;
@@ -121,6 +123,8 @@ struct Memory {
     /// What answered, for each transport wanted and local address.
     found: Mutex<HashMap<(Transport, Option<IpAddr>), Attempt>>,
     dials: AtomicUsize,
+    /// When the peer is dialed that has closed connections.
+    spacing: Spacing,
 }
 
 impl Dialer {
@@ -173,13 +177,14 @@ impl Dialer {
         let mut found = lock(&self.memory.found);
         match &raced {
             Ok((_, attempt)) => {
-                let attempt = Attempt { after: Duration::ZERO, redials: 0, ..*attempt };
+                let attempt = Attempt { after: Duration::ZERO, ..*attempt };
                 found.insert((transport, local), attempt);
             }
             Err(error) if error.failure == DialFailure::Interrupted => {}
             Err(_) => drop(found.remove(&(transport, local))),
         }
         raced.map(|(link, _)| {
+            self.memory.spacing.taken();
             link.handle().share(&self.injection);
             link
         })
@@ -216,7 +221,6 @@ impl Dialer {
                     local,
                     peer: *peer,
                     after: delay + STAGGER * n,
-                    redials: 0,
                 }));
             }
         }

@@ -4,6 +4,7 @@
 //! lanes are given up with it; the dialer begins again until [`Options::outage`] is over. What was
 //! said on the channel is said again, what was on lanes and not confirmed is sent again.
 
+mod backoff;
 mod dial;
 mod driver;
 mod introduce;
@@ -17,6 +18,7 @@ use std::thread::scope;
 use std::time::Duration;
 use std::time::Instant;
 
+use self::backoff::Backoff;
 pub use self::dial::{Dial, NoLink, Way};
 use self::driver::Driver;
 pub use self::introduce::{answer, disown, greet, join, meet, open, refuse};
@@ -88,6 +90,8 @@ struct State {
     trials_over: u32,
     /// Threads that keep a lane each.
     keepers: u32,
+    /// When those are dialed that the peer did not take.
+    backoff: Backoff,
     /// Connections whose purpose has been said and not been answered.
     joining: Vec<Handle>,
     /// Since when there has been no connection.

@@ -22,11 +22,9 @@ use crate::wire::Raw;
 /// How often a race looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
 /// A peer that is flooded closes connections before it has shown its key, and an attacker on the path forges
-/// an alert there. Such an attempt is made again, for this time since the race has begun.
+/// an alert there. Such an attempt is made again when it is its turn ([`Spacing`](super::spacing::Spacing)), for
+/// this time since the race has begun.
 const REDIAL_TIME: Duration = Duration::from_secs(6);
-/// After a pause of this, doubled each time up to the second one, half of it by chance: many that were
-/// closed at once must not come back at once.
-const REDIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(800));
 
 /// One way to reach the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +34,6 @@ pub(crate) struct Attempt {
     pub peer: SocketAddr,
     /// When it begins.
     pub after: Duration,
-    /// How often it was made before, in vain.
-    pub redials: u32,
 }
 
 impl Attempt {
@@ -58,6 +54,7 @@ type Outcome = Result<Link, LinkError>;
 
 pub(crate) struct Race<'a> {
     dialer: &'a Dialer,
+    /// Later than now where the peer has closed connections and others are dialed before.
     begun: Instant,
     deadline: Instant,
     /// Those that have not begun, the last first.
@@ -115,7 +112,7 @@ impl<'a> Race<'a> {
         let (told, outcomes) = mpsc::channel();
         Race {
             dialer,
-            begun: Instant::now(),
+            begun: dialer.memory.spacing.turn(Instant::now()),
             deadline,
             waiting: attempts,
             running: Vec::new(),
@@ -185,14 +182,13 @@ impl<'a> Race<'a> {
 
     /// An attempt has come to nothing: perhaps it is made again.
     fn lost(&mut self, attempt: Attempt, error: LinkError) {
-        let (first, most) = REDIAL_PAUSE;
-        let pause = (first * 2u32.saturating_pow(attempt.redials.min(8))).min(most);
-        // Without chance all come back at once, which is the worse of two evils.
-        let chance = getrandom::u32().unwrap_or(u32::MAX / 2);
-        let pause = pause.mul_f64(0.5 + f64::from(chance) / f64::from(u32::MAX));
-        let at = Instant::now() + pause;
-        if error.is_worth_another() && at < self.deadline.min(self.begun + REDIAL_TIME) {
-            let attempt = Attempt { redials: attempt.redials + 1, ..attempt };
+        if !error.is_worth_another() {
+            return self.failed.push((attempt, error));
+        }
+        let (spacing, now) = (&self.dialer.memory.spacing, Instant::now());
+        spacing.closed(now);
+        let at = spacing.turn(now);
+        if at < self.deadline.min(self.begun + REDIAL_TIME) {
             self.again.push((at, attempt, error));
         } else {
             self.failed.push((attempt, error));
@@ -214,7 +210,7 @@ impl<'a> Race<'a> {
 
     /// Begins what is due; the next one at once, where nobody is left to wait for.
     fn begin_those_due(&mut self, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.begun);
+        let Some(elapsed) = now.checked_duration_since(self.begun) else { return };
         while let Some(next) = self.waiting.last()
             && (next.after <= elapsed || self.running.is_empty())
         {

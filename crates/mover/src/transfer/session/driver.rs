@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use super::backoff::Backoff;
 use super::swallowed::Watch;
 use super::{Dial, Handle, MAX_LANES, NoLink, Options, Session, State, Trial, Way, Working, join};
 use crate::frame::AbortReason;
@@ -229,7 +230,11 @@ impl<'a> Driver<'a> {
         }
         // The first lanes are dialed beside the control channel: that saves their round trips.
         let may = state.control.is_some() || !state.ever;
-        while may && state.keepers < state.wanted && state.over.is_none() {
+        let missing = match may && state.over.is_none() {
+            true => state.wanted.saturating_sub(state.keepers),
+            false => 0,
+        };
+        for _ in 0..state.backoff.allows(missing, Instant::now()) {
             state.keepers += 1;
             threads.spawn(|| {
                 give_way();
@@ -248,7 +253,6 @@ impl<'a> Driver<'a> {
     }
 
     fn keep_lane(&self, dial: &dyn Dial) {
-        let mut pause = RETRY.0;
         loop {
             let (number, way) = {
                 let mut state = self.session.lock();
@@ -261,19 +265,25 @@ impl<'a> Driver<'a> {
                 let number = state.next_lane;
                 (number, state.way)
             };
+            let begun = Instant::now();
             let dialed =
                 self.dial(dial, way).and_then(|link| self.join(link, Purpose::Lane { number }));
             match dialed {
                 Ok((link, _)) => {
-                    pause = RETRY.0;
+                    self.session.lock().backoff.taken();
                     if self.lane(number, false, link) {
                         return;
                     }
                 }
-                Err(error) => self.session.lock().last_error = error.to_string(),
+                Err(error) => {
+                    // Another keeper follows when it is time.
+                    let mut state = self.session.lock();
+                    state.last_error = error.to_string();
+                    let refused = matches!(error, NoLink::Refused(_));
+                    return state.backoff.failed(refused, begun, Instant::now());
+                }
             }
-            self.pause(pause);
-            pause = (pause * 2).min(RETRY.1);
+            self.pause(RETRY.0);
         }
     }
 
@@ -373,6 +383,7 @@ impl<'a> Driver<'a> {
                 (self.observe)(Event::Note(&text));
             }
             state.ever = true;
+            state.backoff = Backoff::default();
             state.connected.get_or_insert_with(Instant::now);
         }
         session.changed.notify_all();
