@@ -49,6 +49,7 @@ impl core::fmt::Display for Source {
 #[derive(Debug)]
 pub struct Crowd<T> {
     most: usize,
+    most_of_source: usize,
     rng: Rng,
     next: u64,
     members: BTreeMap<u64, (Source, T)>,
@@ -71,12 +72,20 @@ impl<T> Crowd<T> {
     pub fn new(most: usize, seed: u64) -> Self {
         Crowd {
             most: most.max(1),
+            most_of_source: usize::MAX,
             rng: Rng::new(seed),
             next: 0,
             members: BTreeMap::new(),
             sources: BTreeMap::new(),
             levels: Vec::new(),
         }
+    }
+
+    /// The same, of which one source gets `most`, at least 1.
+    #[must_use]
+    pub fn of_each_source(mut self, most: usize) -> Self {
+        self.most_of_source = most.max(1);
+        self
     }
 
     /// How many are in.
@@ -96,7 +105,13 @@ impl<T> Crowd<T> {
 
     /// One more of `source`: the number to find it by, and who went for it.
     pub fn enter(&mut self, source: Source, item: T) -> (u64, Option<(Source, T)>) {
-        let gone = if self.members.len() >= self.most { self.push_out(source) } else { None };
+        let gone = if self.of(source) >= self.most_of_source {
+            self.push_out_of(source)
+        } else if self.members.len() >= self.most {
+            self.push_out(source)
+        } else {
+            None
+        };
         let number = self.next;
         self.next += 1;
         self.members.insert(number, (source, item));
@@ -137,9 +152,14 @@ impl<T> Crowd<T> {
             true => source,
             false => self.levels[level][self.rng.below(self.levels[level].len() as u64) as usize],
         };
-        let members = &self.sources.get(&victim)?.members;
+        self.push_out_of(victim)
+    }
+
+    /// One of `source` goes.
+    fn push_out_of(&mut self, source: Source) -> Option<(Source, T)> {
+        let members = &self.sources.get(&source)?.members;
         let number = members[self.rng.below(members.len() as u64) as usize];
-        self.leave(number).map(|item| (victim, item))
+        self.leave(number).map(|item| (source, item))
     }
 
     /// Changes what a source has, and moves it to the level of that.
@@ -323,6 +343,18 @@ mod tests {
             crowd.enter(source(n % 49), n);
         }
         assert_eq!(crowd.get(honest), Some(&0));
+    }
+
+    #[test]
+    fn a_source_gets_no_more_than_its_places() {
+        let mut crowd = Crowd::new(100, 1).of_each_source(3);
+        let (honest, _) = crowd.enter(source(7), 0);
+        for n in 0..1_000 {
+            let gone = crowd.enter(source(1), n).1;
+            assert_eq!(gone.map(|(from, _)| from), (n >= 3).then(|| source(1)));
+            check(&crowd);
+        }
+        assert_eq!((crowd.get(honest), crowd.of(source(1)), crowd.len()), (Some(&0), 3, 4));
     }
 
     #[test]

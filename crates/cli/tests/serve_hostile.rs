@@ -8,11 +8,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use common::process::{LIMIT, Process};
+use common::process::{LIMIT, status, wait};
 use common::raw::{Control, Raw, order, read_job, with_two, write_job};
-use common::server::{EXPORTS, Site, signal};
+use common::server::{EXPORTS, Site, keep_off_midnight, signal};
 use farhaul_mover::frame::Attributes;
 use farhaul_mover::transfer::block::{Block, Piece};
 use farhaul_mover::transfer::journal::Origin;
@@ -22,23 +22,6 @@ use farhaul_mover::transfer::pace::LEAST_RATE;
 use farhaul_mover::transfer::session::{MAX_LANES, join};
 use farhaul_mover::transfer::tree_hash::{CHUNK, whole};
 use serde_json::json;
-
-/// A number that the kernel tells of a process, as `Threads`.
-fn status(process: &Process, name: &str) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{}/status", process.id())).expect("it runs");
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let number = value.and_then(|value| value.split_whitespace().next());
-    number.expect("it is told").parse().expect("a number")
-}
-
-/// Waits until `is` holds.
-fn wait(what: &str, most: Duration, is: impl Fn() -> bool) {
-    let deadline = Instant::now() + most;
-    while !is() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// A session that sends as slowly as it can be asked to, over all lanes that there may be.
 fn slow_session(client: &Raw, outage_ms: u64) -> (Control, Vec<Arc<dyn LinkHandle>>) {
@@ -314,16 +297,6 @@ fn a_box_gives_nothing_of_what_is_there() {
     let mine = site.write("here/mine", "mine");
     site.cp(&[&mine, &site.url("box/")]).well();
     drop(server);
-}
-
-/// Waits for another day where this one is nearly over, so that none begins while a test counts it.
-fn keep_off_midnight() {
-    const DAY: u64 = 86_400;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later");
-    let left = DAY - now.as_secs() % DAY;
-    if left < LIMIT.as_secs() {
-        thread::sleep(Duration::from_secs(left + 1));
-    }
 }
 
 /// Its accounts would be written over by the other's.

@@ -17,7 +17,7 @@ use farhaul_mover::transfer::memory::Account;
 use farhaul_mover::transfer::message::Pulse;
 use farhaul_mover::transfer::pace::Pace;
 use farhaul_mover::transfer::session::{Links, Session, Way};
-use farhaul_mover::transfer::sink::{Sink, SinkOptions, SinkTarget};
+use farhaul_mover::transfer::sink::{Helpers, Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::filter::Filter;
 use farhaul_mover::transfer::source::{Source, SourceOptions, Sources, mount_points};
 use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, Role, TransferError};
@@ -114,6 +114,8 @@ pub struct Service<'a> {
     pub end: &'a Mutex<Option<TransferError>>,
     /// What the client makes the server keep.
     pub memory: &'a Arc<Account>,
+    /// Threads that a sink may have beyond those that it needs; all sessions of the client share them.
+    pub second_workers: &'a Arc<Helpers>,
     /// The most entries that it may announce.
     pub max_entries: Option<u64>,
     /// Is asked before anything that the client says is acted upon.
@@ -315,6 +317,7 @@ fn sink<'a>(
         mode_mask: service.map_or(usual.mode_mask, |service| service.mode_mask),
         owner: service.and_then(|service| service.owner),
         memory: Arc::clone(&session.memory),
+        helpers: service.map_or(usual.helpers, |service| Arc::clone(service.second_workers)),
         ..usual
     };
     let say = Box::new(|message| session.channel.say(&message));

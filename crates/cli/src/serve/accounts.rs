@@ -9,11 +9,15 @@ use std::time::SystemTime;
 
 use farhaul_mover::transfer::memory;
 use farhaul_mover::transfer::pace::Pace;
+use farhaul_mover::transfer::sink::Helpers;
 use farhaul_secure::PublicKey;
 
 use super::Limits;
 use crate::exit::Usage;
 use crate::keys::store;
+
+/// Threads that the sinks of a client's sessions have together, beyond those that each needs.
+const SECOND_WORKERS: usize = 4;
 
 /// The accounts of all clients that have come so far, as long as the server runs.
 #[derive(Debug, Default)]
@@ -31,10 +35,31 @@ pub struct Account {
     used: Mutex<Used>,
     /// What all its sessions make the server keep.
     pub memory: Arc<memory::Account>,
-    /// Its connections.
-    pub links: Arc<AtomicUsize>,
+    /// Threads that hear what its connections are for.
+    pub greeted: Arc<AtomicUsize>,
+    /// Lanes and control channels of its sessions, beyond the first of each session.
+    pub further: Further,
+    /// Threads of its sessions' sinks beyond those that each needs.
+    pub second_workers: SecondWorkers,
     /// For the rate that it was made for.
     pace: Mutex<Option<(u64, Arc<Pace>)>>,
+}
+
+/// Connections beyond the first of each session, which no session is without.
+#[derive(Debug, Default)]
+pub struct Further {
+    pub lanes: Arc<AtomicUsize>,
+    pub controls: Arc<AtomicUsize>,
+}
+
+/// Threads by which the sinks of a client's sessions do several things at once.
+#[derive(Debug)]
+pub struct SecondWorkers(pub Arc<Helpers>);
+
+impl Default for SecondWorkers {
+    fn default() -> Self {
+        SecondWorkers(Arc::new(Helpers::new(SECOND_WORKERS)))
+    }
 }
 
 #[derive(Debug, Default)]

@@ -29,7 +29,7 @@ use super::families::{
     UNVERIFIED,
 };
 use super::log::{Bound, Field, Level, Log};
-use super::meter::Meter;
+use super::meter::{Meter, Place};
 use super::metrics::Value;
 use super::sandbox::Sandbox;
 use super::sessions::{EvictionTimes, Id, Running, Sessions};
@@ -46,8 +46,8 @@ const LOCK: &str = "lock";
 const FIRST_WORD: Duration = Duration::from_secs(10);
 /// Connections at once of which that is not known yet; one more ends the oldest.
 const MOST_GUESTS: usize = 256;
-/// Connections of a session: its lanes, its control channel, and old ones that are not gone yet.
-const MOST_LINKS: usize = MAX_LANES as usize + 8;
+/// Connections of a session with lanes: as many as it may want, one on trial, and old ones that are not gone yet.
+const MOST_LANES: usize = MAX_LANES as usize + 8;
 /// Sources of unfinished handshakes that a line names.
 const TOLD_SOURCES: usize = 5;
 /// How long a client of a session that does the same may take to show that it is there.
@@ -212,6 +212,11 @@ impl Server {
             address: handle.peer().map(shown).unwrap_or_default(),
             plain: handle.cipher().is_none(),
         };
+        // As long as this thread runs. A client that has more of them tries again.
+        let Some(_place) = Place::greeted(&self.accounts.of(key)) else {
+            let who = [("client", &*caller.client), ("address", &*caller.address)];
+            return self.refused_connection("limit", &who);
+        };
         // How much memory the client has is not known.
         let mut link = adapt(link, u32::MAX);
         let mut may_open = true;
@@ -340,7 +345,7 @@ impl Server {
             let _ = disown(&mut link);
             return;
         };
-        match session.meter.take(link, join.purpose, MOST_LINKS) {
+        match session.meter.take(link, join.purpose, MOST_LANES) {
             Ok(link) => {
                 handle.share(&session.injection);
                 if let Purpose::Control { .. } = join.purpose {
@@ -351,7 +356,10 @@ impl Server {
             }
             Err(mut link) => {
                 self.count(&REFUSED, &["limit"]);
-                let _ = refuse(&mut link, "too many connections for one session");
+                // A control channel may take the place of one that is about to end: its client tries again.
+                if !matches!(join.purpose, Purpose::Control { .. }) {
+                    let _ = refuse(&mut link, "this client has as many connections as it may have");
+                }
             }
         }
     }
@@ -583,6 +591,7 @@ impl Server {
                     ready: &ready,
                     end: &running.end,
                     memory: &memory,
+                    second_workers: running.meter.second_workers(),
                     max_entries: running.meter.max_entries(),
                     quota: &quota,
                     mode_mask,

@@ -13,13 +13,21 @@ use farhaul_mover::transfer::interrupt::Interrupt;
 use farhaul_mover::transfer::link::{Link, LinkFacts, LinkHandle, Purpose};
 use farhaul_mover::transfer::memory;
 use farhaul_mover::transfer::pace::Pace;
+use farhaul_mover::transfer::sink::Helpers;
 
 use super::Limits;
 use super::accounts::{Account, today};
 
-/// Connections of a client, over all its sessions, beyond which it gets no more lanes: each costs the server a thread
-/// and memory.
-const MOST_OF_CLIENT: usize = 64;
+/// Lanes that a client has over all its sessions, beyond the first of each session. Each costs a thread and
+/// memory.
+const FURTHER_LANES: usize = 48;
+/// Control channels of a session: one, and one that takes its place. Each costs two threads.
+const CONTROLS_OF_SESSION: usize = 2;
+/// Control channels that a client has over all its sessions, beyond the first of each session.
+const FURTHER_CONTROLS: usize = 8;
+/// Connections of a client that have not said yet which session they are for, or wait for one to begin. Each costs
+/// a thread.
+const GREETED: usize = 24;
 
 /// What the connections of a session have in common.
 #[derive(Debug)]
@@ -28,7 +36,8 @@ pub struct Meter {
     granted: Mutex<Granted>,
     /// When anything came from the client.
     heard: Mutex<Instant>,
-    links: Arc<AtomicUsize>,
+    lanes: Arc<AtomicUsize>,
+    controls: Arc<AtomicUsize>,
     /// Entries that were counted.
     entries: AtomicU64,
 }
@@ -47,15 +56,51 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection that is counted as long as this is there.
+/// One that is counted as long as this is there.
 #[derive(Debug)]
-struct Place([Arc<AtomicUsize>; 2]);
+pub struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    /// One more of these, of which there may be `most`.
+    fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Place> {
+        let more = |now: usize| (now < most).then_some(now + 1);
+        let taken = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.ok().map(|_| Place(Arc::clone(count)))
+    }
+
+    /// For a connection that has not said yet what it is for, if the client may have one more of these.
+    pub fn greeted(account: &Account) -> Option<Place> {
+        Place::take(&account.greeted, GREETED)
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        for count in &self.0 {
-            count.fetch_sub(1, Ordering::AcqRel);
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The places of a connection of a session: one of its kind in the session, and, unless it is the only one
+/// there, one of its client's.
+#[derive(Debug)]
+struct Places {
+    _here: Place,
+    _further: Option<Place>,
+}
+
+impl Places {
+    fn take(
+        here: &Arc<AtomicUsize>,
+        most: usize,
+        further: &Arc<AtomicUsize>,
+        most_further: usize,
+    ) -> Option<Places> {
+        let alone = Place::take(here, 1);
+        if alone.is_some() {
+            return alone.map(|here| Places { _here: here, _further: None });
         }
+        let further = Place::take(further, most_further)?;
+        Place::take(here, most).map(|here| Places { _here: here, _further: Some(further) })
     }
 }
 
@@ -64,8 +109,8 @@ impl Meter {
     pub fn new(account: Arc<Account>, limits: Limits) -> Self {
         let pace = account.pace(limits.rate);
         let granted = Mutex::new(Granted { limits, pace });
-        let (links, entries) = Default::default();
-        Meter { account, granted, heard: Mutex::new(Instant::now()), links, entries }
+        let (lanes, controls, entries) = Default::default();
+        Meter { account, granted, heard: Mutex::new(Instant::now()), lanes, controls, entries }
     }
 
     /// From now on these limits hold.
@@ -77,6 +122,11 @@ impl Meter {
     /// What a session of the client may keep.
     pub fn memory(&self) -> Arc<memory::Account> {
         Arc::new(memory::Account::below(Arc::clone(&self.account.memory), u64::MAX))
+    }
+
+    /// Threads that the client's sinks have beyond those that they need.
+    pub fn second_workers(&self) -> &Arc<Helpers> {
+        &self.account.second_workers.0
     }
 
     /// The most entries that a session may announce.
@@ -95,7 +145,7 @@ impl Meter {
 
     /// Connections that there are now.
     pub fn links(&self) -> usize {
-        self.links.load(Ordering::Acquire)
+        self.lanes.load(Ordering::Acquire) + self.controls.load(Ordering::Acquire)
     }
 
     /// Whether more may be moved.
@@ -107,16 +157,26 @@ impl Meter {
         self.account.check(&limits, today())
     }
 
-    /// Puts a connection under this meter; gives it back if there are `most` already.
-    pub fn take(self: &Arc<Self>, link: Link, purpose: Purpose, most: usize) -> Result<Link, Link> {
-        let place = Place([Arc::clone(&self.links), Arc::clone(&self.account.links)]);
-        let [here, of_client] =
-            [&self.links, &self.account.links].map(|count| count.fetch_add(1, Ordering::AcqRel));
+    /// Puts a connection under this meter; gives it back if the session or the client has as many of its kind as
+    /// it may have. A session has `most_lanes` at most.
+    pub fn take(
+        self: &Arc<Self>,
+        link: Link,
+        purpose: Purpose,
+        most_lanes: usize,
+    ) -> Result<Link, Link> {
         let lane = !matches!(purpose, Purpose::Control { .. });
-        // A control channel is not kept out by lanes.
-        if here >= most || (lane && of_client >= MOST_OF_CLIENT) {
-            return Err(link);
-        }
+        let further = &self.account.further;
+        let place = match lane {
+            true => Places::take(&self.lanes, most_lanes, &further.lanes, FURTHER_LANES),
+            false => Places::take(
+                &self.controls,
+                CONTROLS_OF_SESSION,
+                &further.controls,
+                FURTHER_CONTROLS,
+            ),
+        };
+        let Some(place) = place else { return Err(link) };
         *lock(&self.heard) = Instant::now();
         let place = Arc::new(place);
         let Link { reader, writer, handle } = link;
@@ -176,7 +236,7 @@ struct Metered {
     held: Arc<AtomicU64>,
     /// Ends waits for the rate when the link is given up.
     interrupt: Arc<Interrupt>,
-    _place: Arc<Place>,
+    _place: Arc<Places>,
 }
 
 impl Metered {
@@ -306,6 +366,31 @@ mod tests {
         assert_eq!(meter.links(), 1, "half of it is there");
         drop(writer);
         assert_eq!(meter.links(), 0);
+    }
+
+    #[test]
+    fn no_session_is_without_its_first_connections_and_further_ones_are_bounded() {
+        let account = Arc::<Account>::default();
+        let meters: Vec<_> = (0..16)
+            .map(|_| Arc::new(Meter::new(Arc::clone(&account), Limits::default())))
+            .collect();
+        let take = |purpose: Purpose| -> Vec<Vec<Link>> {
+            let all = meters.iter().map(|meter| {
+                (0..40).filter_map(|_| meter.take(link(0), purpose, 40).ok()).collect()
+            });
+            all.collect()
+        };
+        let lanes = take(LANE);
+        let counts: Vec<_> = lanes.iter().map(Vec::len).collect();
+        assert_eq!(counts[..2], [40, 10]);
+        assert!(counts[2..].iter().all(|count| *count == 1), "{counts:?}");
+        let controls = take(Purpose::Control { received: 0 });
+        assert_eq!(controls.iter().map(Vec::len).sum::<usize>(), 16 + FURTHER_CONTROLS);
+        assert!(controls.iter().all(|of| (1..=CONTROLS_OF_SESSION).contains(&of.len())));
+        drop((lanes, controls));
+        assert!(meters.iter().all(|meter| meter.links() == 0));
+        assert_eq!(account.further.lanes.load(Ordering::Acquire), 0);
+        assert_eq!(account.further.controls.load(Ordering::Acquire), 0);
     }
 
     #[test]

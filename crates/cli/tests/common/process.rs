@@ -1,5 +1,6 @@
 //! Child processes under a watchdog.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A process lives no longer than this.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -276,5 +277,22 @@ impl Lines {
         let (mutex, condvar) = &*self.shared;
         let log = mutex.lock().expect("nobody panics with it");
         condvar.wait_while(log, |log| log.open).expect("as before").lines.clone()
+    }
+}
+
+/// A number that the kernel tells of a process, as `Threads`.
+pub fn status(process: &Process, name: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", process.id())).expect("it runs");
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let number = value.and_then(|value| value.split_whitespace().next());
+    number.expect("it is told").parse().expect("a number")
+}
+
+/// Waits until `is` holds.
+pub fn wait(what: &str, most: Duration, is: impl Fn() -> bool) {
+    let deadline = Instant::now() + most;
+    while !is() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,10 +1,12 @@
 //! How many newcomers there may be that have begun to speak and have not shown yet who they are.
 //!
-//! Each takes a thread and some arithmetic. Places are shared by source ([`Crowd`]), and sources from
+//! Each takes a thread and some arithmetic. Threads are counted until they have ended, so that there are never
+//! more than [`THREADS`] of either kind and [`THREADS_OF_SOURCE`]. Places are shared by source ([`Crowd`]), and sources from
 //! which a peer has authenticated lately have places of their own, so that strangers cannot keep out those
 //! who were here before. Before a thread is begun, a bucket of tokens by source, and one for all strangers,
 //! sheds what comes too fast.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,13 @@ use farhaul::newcomers::{Crowd, Recent, Source, Tally};
 
 /// Places of strangers, and as many of those that have authenticated lately.
 const PLACES: usize = 64;
+/// Of these, those of one source.
+const PLACES_OF_SOURCE: usize = 28;
+/// Threads of strangers, and as many of the others: those that had to go end in a moment, and until then there
+/// are a few more than places.
+const THREADS: usize = PLACES + 8;
+/// Threads of one source, of both kinds together.
+const THREADS_OF_SOURCE: usize = PLACES_OF_SOURCE + 4;
 /// How long a source counts as one that has authenticated lately: a host that is cut off comes back
 /// within a day.
 const LATELY: Duration = Duration::from_secs(24 * 3600);
@@ -75,6 +84,10 @@ pub enum Entered<T> {
 pub struct Gate<T> {
     strangers: Crowd<T>,
     known: Crowd<T>,
+    /// Threads of strangers and of the others that have not ended.
+    threads: [usize; 2],
+    /// The same by source.
+    threads_of: BTreeMap<Source, usize>,
     /// When a peer from there has last authenticated.
     lately: Recent<Instant>,
     buckets: Recent<Bucket>,
@@ -85,8 +98,10 @@ pub struct Gate<T> {
 impl<T> Gate<T> {
     pub fn new(now: Instant, seed: u64) -> Self {
         Gate {
-            strangers: Crowd::new(PLACES, seed),
-            known: Crowd::new(PLACES, !seed),
+            strangers: Crowd::new(PLACES, seed).of_each_source(PLACES_OF_SOURCE),
+            known: Crowd::new(PLACES, !seed).of_each_source(PLACES_OF_SOURCE),
+            threads: [0; 2],
+            threads_of: BTreeMap::new(),
             lately: Recent::new(SOURCES),
             buckets: Recent::new(SOURCES),
             all_strangers: Bucket::full(now, OF_STRANGERS),
@@ -107,10 +122,15 @@ impl<T> Gate<T> {
         let allowance = if known { OF_KNOWN } else { OF_SOURCE };
         let bucket = self.buckets.get_or(source, || Bucket::full(now, allowance));
         let may = bucket.take(now, allowance);
-        if !may || !(known || self.all_strangers.take(now, OF_STRANGERS)) {
+        let threads = &mut self.threads[usize::from(known)];
+        let own = self.threads_of.get(&source).copied().unwrap_or(0);
+        let room = *threads < THREADS && own < THREADS_OF_SOURCE;
+        if !(may && room && (known || self.all_strangers.take(now, OF_STRANGERS))) {
             self.tally.add(source, 1);
             return Entered::Shed(newcomer);
         }
+        *threads += 1;
+        self.threads_of.insert(source, own + 1);
         let crowd = if known { &mut self.known } else { &mut self.strangers };
         let (number, gone) = crowd.enter(source, newcomer);
         let gone = gone.map(|(source, gone)| {
@@ -120,8 +140,15 @@ impl<T> Gate<T> {
         Entered::In(Place { source, known, number }, gone)
     }
 
-    /// It is a newcomer no more; false if it had to go meanwhile.
+    /// It is a newcomer no more; false if it had to go meanwhile. To be called once for each that is in, also
+    /// for those that had to go: its thread ends, or is counted elsewhere.
     pub fn leave(&mut self, place: Place, authenticated: bool, now: Instant) -> bool {
+        let threads = &mut self.threads[usize::from(place.known)];
+        *threads = threads.saturating_sub(1);
+        match self.threads_of.get_mut(&place.source) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(self.threads_of.remove(&place.source)),
+        }
         let crowd = if place.known { &mut self.known } else { &mut self.strangers };
         let in_time = crowd.leave(place.number).is_some();
         if in_time && authenticated {
@@ -156,65 +183,111 @@ mod tests {
         (std::net::Ipv4Addr::from(n), 1).into()
     }
 
+    /// A gate, and the threads of those that are in.
+    struct Threads {
+        gate: Gate<u32>,
+        places: BTreeMap<u32, Place>,
+        most: usize,
+        begun: usize,
+    }
+
+    impl Threads {
+        fn new(begun: Instant) -> Self {
+            Threads { gate: Gate::new(begun, 1), places: BTreeMap::new(), most: 0, begun: 0 }
+        }
+
+        /// A newcomer; one that has to go for it ends at once.
+        fn enter(&mut self, from: SocketAddr, number: u32, now: Instant) -> Option<Place> {
+            let Entered::In(place, gone) = self.gate.enter(from, number, now) else { return None };
+            self.begun += 1;
+            self.places.insert(number, place);
+            self.most = self.most.max(self.places.len());
+            if let Some(gone) = gone.and_then(|gone| self.places.remove(&gone)) {
+                assert!(!self.gate.leave(gone, false, now), "it had to go");
+            }
+            Some(place)
+        }
+    }
+
     #[test]
     fn a_source_that_floods_is_shed_and_its_own_go() {
         let begun = Instant::now();
-        let mut gate = Gate::new(begun, 1);
-        let Entered::In(honest, None) = gate.enter(address(9), 0, begun) else {
-            panic!("it is in")
-        };
-        let mut threads = 0;
-        for n in 0..30_000u32 {
+        let mut all = Threads::new(begun);
+        let honest = all.enter(address(9), u32::MAX, begun).expect("it is in");
+        for n in 0..30_000 {
             let now = begun + Duration::from_secs(1) * n / 30_000;
-            threads += u32::from(matches!(gate.enter(address(1), n, now), Entered::In(..)));
+            all.enter(address(1), n, now);
         }
-        assert!((90..=97).contains(&threads), "{threads}");
-        assert!(gate.leave(honest, true, begun));
-        assert_eq!(gate.newcomers().count(), PLACES - 1);
-        let tally = gate.take_tally();
-        assert_eq!(tally.total, 30_000 - PLACES as u64 + 1);
+        assert!((91..=98).contains(&all.begun), "{}", all.begun);
+        assert!(all.gate.leave(honest, true, begun));
+        assert_eq!(all.gate.newcomers().count(), PLACES_OF_SOURCE);
+        let tally = all.gate.take_tally();
+        assert_eq!(tally.total, 30_000 - PLACES_OF_SOURCE as u64);
         assert_eq!(tally.sources.len(), 1);
+    }
+
+    #[test]
+    fn threads_are_bounded_also_where_those_that_had_to_go_do_not_end() {
+        let begun = Instant::now();
+        let mut gate = Gate::new(begun, 1);
+        let mut places = Vec::new();
+        for n in 0..3_000 {
+            let now = begun + Duration::from_secs(1) * n / 3_000;
+            if let Entered::In(place, _) = gate.enter(address(1 + n % 2), n, now) {
+                places.push(place);
+            }
+        }
+        assert_eq!(places.len(), 2 * THREADS_OF_SOURCE);
+        for n in 0..3_000 {
+            if let Entered::In(place, _) = gate.enter(address(n), n, begun) {
+                places.push(place);
+            }
+        }
+        assert_eq!(places.len(), THREADS);
+        for place in places {
+            gate.leave(place, false, begun);
+        }
+        assert_eq!((gate.threads, gate.threads_of.len()), ([0; 2], 0));
+        assert_eq!(gate.newcomers().count(), 0);
     }
 
     #[test]
     fn a_thousand_strangers_do_not_keep_out_who_was_here_before() {
         let begun = Instant::now();
-        let mut gate = Gate::new(begun, 1);
-        let Entered::In(place, _) = gate.enter(address(5_000), 0, begun) else {
-            panic!("it is in")
-        };
-        assert!(gate.leave(place, true, begun));
-        let (mut threads, mut places) = (0, Vec::new());
-        for n in 0..30_000u32 {
+        let mut all = Threads::new(begun);
+        let place = all.enter(address(5_000), u32::MAX, begun).expect("it is in");
+        assert!(all.gate.leave(place, true, begun));
+        all.places.clear();
+        let mut places = Vec::new();
+        for n in 0..30_000 {
             let now = begun + Duration::from_secs(1) * n / 30_000;
-            threads += u32::from(matches!(gate.enter(address(n % 1_000), n, now), Entered::In(..)));
+            all.enter(address(n % 1_000), n, now);
             if n % 3_000 == 0 {
-                let Entered::In(place, None) = gate.enter(address(5_000), n, now) else {
-                    panic!("it is in")
-                };
-                places.push(place);
+                places.push(all.enter(address(5_000), 1_000_000 + n, now).expect("it is in"));
             }
         }
-        assert!(threads < 800, "{threads}");
+        assert!(all.begun < 811, "{}", all.begun);
+        assert!(all.most <= PLACES + 1 + places.len(), "{}", all.most);
         let later = begun + Duration::from_secs(1);
-        assert!(places.into_iter().all(|place| gate.leave(place, true, later)));
-        assert!(gate.buckets.len() <= SOURCES && gate.lately.len() == 1);
-        assert!(!gate.is_known(Source::of(address(5_000)), later + LATELY));
+        assert!(places.into_iter().all(|place| all.gate.leave(place, true, later)));
+        assert!(all.gate.buckets.len() <= SOURCES && all.gate.lately.len() == 1);
+        assert!(!all.gate.is_known(Source::of(address(5_000)), later + LATELY));
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_source() {
         let begun = Instant::now();
-        let mut gate = Gate::new(begun, 1);
+        let mut all = Threads::new(begun);
         let of = |network: u16, host: u16| -> SocketAddr {
             (std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host), 1).into()
         };
         let mut begin = |network, hosts: u16| {
-            let all = (0..hosts).map(|n| gate.enter(of(network, n), n, begun));
-            all.filter(|entered| matches!(entered, Entered::In(..))).count()
+            let number = |host| u32::from(network) << 16 | u32::from(host);
+            let all = (0..hosts).map(|n| all.enter(of(network, n), number(n), begun));
+            all.filter(Option::is_some).count()
         };
         assert_eq!(begin(1, 3_000), OF_SOURCE.burst as usize);
         assert_eq!(begin(2, 1), 1);
-        assert_eq!(gate.take_tally().sources.len(), 1);
+        assert_eq!(all.gate.take_tally().sources.len(), 1);
     }
 }

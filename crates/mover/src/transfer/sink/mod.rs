@@ -53,6 +53,7 @@ pub use self::options::{Existing, Preserve, SinkOptions, SinkTarget};
 use self::stream::Standard;
 use self::sweep::Dead;
 use self::tree::{Directory, OpenDirectories, Place};
+pub use self::workers::Helpers;
 use self::workers::Queue;
 use super::error::TransferError;
 use super::event::{Event, Observer, Progress};
@@ -131,6 +132,7 @@ pub struct Sink<'a> {
     quick: Queue<Job>,
     slow: Queue<Job>,
     memory: Arc<Account>,
+    helpers: Arc<Helpers>,
     counts: Counts,
     failures: Mutex<Failures>,
     left_out: Mutex<LeftOut>,
@@ -325,6 +327,7 @@ impl<'a> Sink<'a> {
             quick: Queue::default(),
             slow: Queue::default(),
             memory: options.memory,
+            helpers: options.helpers,
             counts: Counts::default(),
             failures: Mutex::default(),
             left_out: Mutex::default(),
@@ -347,8 +350,13 @@ impl<'a> Sink<'a> {
     /// Whatever ends the transfer.
     pub fn work(&self) -> Result<(), TransferError> {
         thread::scope(|threads| {
-            for queue in [&self.quick, &self.slow, &self.slow] {
-                threads.spawn(move || self.work_off(queue));
+            threads.spawn(|| self.work_off(&self.slow));
+            for queue in [&self.quick, &self.slow] {
+                let Some(helper) = self.helpers.take() else { continue };
+                threads.spawn(move || {
+                    let _helper = helper;
+                    self.work_off(queue);
+                });
             }
             self.work_off(&self.quick);
         });

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::marker::CopyId;
+use super::workers::Helpers;
 use crate::transfer::memory::Account;
 use crate::transfer::source::filter::Filter;
 
@@ -53,6 +54,8 @@ pub struct SinkOptions {
     pub owner: Option<[u8; 32]>,
     /// What the source makes the sink keep.
     pub memory: Arc<Account>,
+    /// Where it gets threads beyond those that it needs.
+    pub helpers: Arc<Helpers>,
 }
 
 impl SinkOptions {
@@ -78,6 +81,7 @@ impl SinkOptions {
             max_entries: None,
             owner: None,
             memory: Arc::default(),
+            helpers: Arc::default(),
         }
     }
 }

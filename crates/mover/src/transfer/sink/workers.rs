@@ -1,6 +1,7 @@
 //! What takes long, for other threads than those of messages and lanes.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -86,11 +87,56 @@ impl<J> Queue<J> {
     }
 }
 
+/// Threads that sinks may have beyond those that they need. A server has all its sinks share some, so that clients
+/// do not get as many as they begin copies.
+#[derive(Debug)]
+pub struct Helpers(AtomicUsize);
+
+impl Default for Helpers {
+    /// Without a limit.
+    fn default() -> Self {
+        Helpers::new(usize::MAX)
+    }
+}
+
+impl Helpers {
+    /// At most so many at a time.
+    pub fn new(most: usize) -> Self {
+        Helpers(AtomicUsize::new(most))
+    }
+
+    /// One more, if there may be one, as long as what this returns is there.
+    pub(super) fn take(&self) -> Option<Helper<'_>> {
+        let one = |left: usize| left.checked_sub(1);
+        let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, one);
+        taken.ok().map(|_| Helper(&self.0))
+    }
+}
+
+/// A thread's share of [`Helpers`].
+#[derive(Debug)]
+pub(super) struct Helper<'a>(&'a AtomicUsize);
+
+impl Drop for Helper<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn helpers_are_bounded_and_come_back() {
+        let helpers = Helpers::new(2);
+        let (one, two) = (helpers.take(), helpers.take());
+        assert!(one.is_some() && two.is_some() && helpers.take().is_none());
+        drop(one);
+        assert!(helpers.take().is_some());
+    }
 
     #[test]
     fn jobs_come_in_order_and_late_ones_when_due() {
