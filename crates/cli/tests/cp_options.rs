@@ -372,6 +372,50 @@ fn an_empty_source_deletes_nothing_unless_told_to() {
     assert_eq!(names(&place.path("there")), ["f", "sub"]);
 }
 
+/// A source without a file or a link that is copied is as good as an empty one, whatever else is in it: the
+/// target keeps what it has, at every depth.
+#[test]
+fn a_source_without_files_deletes_nothing_unless_told_to() {
+    let place = place_or_skip!();
+    for kept in ["lost+found", "dirs/d/e", "excluded", "special"] {
+        fs::create_dir_all(place.path(kept)).expect("a directory");
+    }
+    place.write("excluded/f.tmp", "left out");
+    place.write("excluded/d/f.tmp", "left out");
+    fs::create_dir(place.path("mounted")).expect("a directory");
+    fs::rename(place.path("lost+found"), place.path("mounted/lost+found")).expect("a directory");
+    let fifo = Command::new("mkfifo").arg(place.path("special/pipe")).status();
+    assert!(fifo.expect("mkfifo").success());
+    let all = ["d", "d/e", "d/e/old", "d/old", "old"];
+    for way in WAYS {
+        for from in ["mounted", "dirs", "excluded", "special"] {
+            let to = format!("to-{way:?}-{from}");
+            for path in ["d/e/old", "d/old", "old"] {
+                place.write(Path::new(&to).join(path), "old");
+            }
+            let from = format!("{from}/");
+            for flags in [&["--json"][..], &["-n", "--json"]] {
+                let flags = [&["--delete", "--exclude", "*.tmp"], flags].concat();
+                let done = place.copy(way, &flags, &from, &to).code(5).json();
+                assert_eq!((&done["deleted"], &done["ok"]), (&0.into(), &false.into()), "{done}");
+            }
+            let mut there = names(&place.path(&to));
+            there.retain(|name| name != "lost+found");
+            assert_eq!(there, all, "{way:?} {from}");
+            let flags = ["--delete", "--exclude", "*.tmp", "--allow-empty-source", "--json"];
+            let done = place.copy(way, &flags, &from, &to).well().json();
+            assert!(done["deleted"].as_u64() >= Some(3), "{way:?} {from} {done}");
+            let there = names(&place.path(&to));
+            assert!(!there.iter().any(|name| name.ends_with("old")), "{way:?} {from} {there:?}");
+        }
+    }
+    // A link is something.
+    std::os::unix::fs::symlink("nowhere", place.path("mounted/link")).expect("a link");
+    place.write("linked/old", "old");
+    place.cp(&["--delete", "mounted/", "linked"]).well();
+    assert_eq!(names(&place.path("linked")), ["link", "lost+found"]);
+}
+
 /// What `farhaul` does with this table as `/etc/fstab`, and in it mounted what `mount` mounts; none if there
 /// can be no such place here.
 fn with_table(place: &Place, table: &Path, mount: &str, args: &[&str]) -> Option<Done> {

@@ -499,6 +499,25 @@ fn special_files_are_left_out_and_told() {
     }
 }
 
+/// One that is named itself was to be copied, and was not.
+#[test]
+fn a_special_file_that_is_named_is_a_failure() {
+    let place = place_or_skip!();
+    let fifo = Command::new("mkfifo").arg(place.path("pipe")).status();
+    assert!(fifo.expect("mkfifo").success());
+    place.write("f", "f");
+    for way in WAYS {
+        let to = format!("to-{way:?}");
+        fs::create_dir(place.path(&to)).expect("a directory");
+        let done = place.copy(way, &["--json"], "pipe", &to).code(5).json();
+        let counts = (&done["failed"], &done["ok"], &done["skipped"]);
+        assert_eq!(counts, (&1.into(), &false.into(), &0.into()), "{way:?} {done}");
+        assert_eq!(names(&place.path(&to)), [""; 0], "{way:?}");
+    }
+    place.cp(&["pipe", "f", "to"]).code(5);
+    assert_eq!(names(&place.path("to")), ["f"]);
+}
+
 #[test]
 fn a_file_that_is_left_out_for_its_name_is_a_failure() {
     let place = place_or_skip!();

@@ -44,7 +44,7 @@ pub struct CpArgs {
     /// With --delete: delete at most so many entries; if more would go, they stay and the copy ends with 5
     #[arg(long, value_name = "N", requires = "delete")]
     pub max_delete: Option<u64>,
-    /// With --delete: delete also where a source is empty, and may only be not mounted
+    /// With --delete: delete also where a source has no file or link to copy, and may only be not mounted
     #[arg(long, requires = "delete")]
     pub allow_empty_source: bool,
     /// Compare files by their digests, not by size and time

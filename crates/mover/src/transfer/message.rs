@@ -202,8 +202,8 @@ pub enum Message {
         /// How many.
         count: u64,
     },
-    /// Source: a source whose content the present directory is, or the target itself, has no entries at all, or
-    /// the present directory has none as nothing is mounted there that should be. Said before its [`Message::Leave`], or the end.
+    /// Source: the source that the present directory belongs to has nothing that is copied but directories, or
+    /// the present directory has no entries as nothing is mounted there that should be. Said before its [`Message::Leave`], or the end.
     Empty,
     /// Sink: so many entries were not deleted because a limit was reached. Said before the receipt, if there
     /// are any.

@@ -528,7 +528,7 @@ impl Sink<'_> {
         }
     }
 
-    /// The source has nothing in the present directory.
+    /// The source has nothing that is copied, or there in the present directory nothing is mounted.
     pub(super) fn nothing_there(&self) {
         if let Some(level) = lock(&self.walk).levels.last_mut() {
             level.empty = true;

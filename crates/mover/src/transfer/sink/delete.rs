@@ -37,7 +37,7 @@ enum Fate {
 
 impl Sink<'_> {
     /// Deletes what is in a directory and not among the names; errors do not end it. `refused`: only tells
-    /// that there is something, as the source's directory is empty.
+    /// that there is something, as the source is empty.
     pub(super) fn delete_others(&self, directory: &Arc<Directory>, names: &Names, refused: bool) {
         let path = directory.path();
         let listed = self.directories.get(directory).and_then(|open| {
@@ -57,7 +57,7 @@ impl Sink<'_> {
                         continue;
                     }
                     return Err(io::Error::other(
-                        "the source has nothing there: mount it, or say --allow-empty-source",
+                        "the source has no file to copy: mount it, or say --allow-empty-source",
                     ));
                 }
                 match self.delete(&open, name, &path, 0) {

@@ -15,6 +15,7 @@ use super::{Source, mounts};
 use crate::frame::MAX_TARGET;
 use crate::inode::{self, Kind};
 use crate::report::Side;
+use crate::scan::holds_something;
 use crate::sources::Source as Named;
 use crate::temporary::{UNSYNCED, is_mark, is_ours};
 use crate::transfer::message::{Extra, MAX_XATTRS, Message, What};
@@ -49,7 +50,7 @@ struct Announcer<'a, 'b> {
     linked: HashMap<(u64, u64), u64>,
     /// The target and each directory entered.
     levels: Vec<Level>,
-    /// A source that is announced as the content of the target has none.
+    /// A source that is announced as the content of the target has nothing that is copied.
     empty: bool,
 }
 
@@ -72,17 +73,17 @@ impl Announcer<'_, '_> {
     /// Announces one source; false if the transfer was stopped.
     fn tree(&mut self, number: usize, named: &Named) -> bool {
         let mut walk = Walk::new(named.clone());
-        // Anything in it, be it left out or not to be read.
-        let mut has_entries = false;
+        // Before the first directory is over, as what has gone from it may be deleted then.
+        let holds = holds_something(named, &self.source.options.filter, &self.source.stopped);
         while let Some(step) = walk.next() {
             if self.source.is_stopped() {
                 return false;
             }
-            if walk.is_within() && !matches!(step, Step::Leave) {
-                has_entries = true;
-                if let Some(level) = self.levels.last_mut() {
-                    level.filled = true;
-                }
+            if walk.is_within()
+                && !matches!(step, Step::Leave)
+                && let Some(level) = self.levels.last_mut()
+            {
+                level.filled = true;
             }
             match step {
                 Step::Found(found) => {
@@ -97,7 +98,7 @@ impl Announcer<'_, '_> {
                 }
                 Step::Leave => {
                     let Some(level) = self.levels.pop() else { continue };
-                    if !has_entries && self.levels.len() == 1 || !level.filled && level.unmounted {
+                    if !holds || !level.filled && level.unmounted {
                         self.source.say(&Message::Empty);
                     }
                     self.source.say(&Message::Leave { complete: level.complete });
@@ -108,7 +109,7 @@ impl Announcer<'_, '_> {
                 }
             }
         }
-        self.empty |= named.name.is_none() && !has_entries;
+        self.empty |= named.name.is_none() && !holds;
         true
     }
 
@@ -144,6 +145,11 @@ impl Announcer<'_, '_> {
             Kind::Directory => self.directory(walk, found, name),
             Kind::File => return self.file(number, named, walk, found, name, arrives),
             Kind::Symlink => self.symlink(walk, found, name),
+            Kind::Special(what) if !walk.is_within() => {
+                let text = format!("a {what} is not copied: name a file, a directory or a link");
+                self.source.omit(&arrives, &io::Error::other(text));
+                return true;
+            }
             Kind::Special(what) => {
                 self.source.leave_out(&arrives, what);
                 return true;
