@@ -182,14 +182,35 @@ impl Account {
         }
     }
 
-    /// Counts bytes that moved on `day`. A date that goes back begins no day anew.
-    pub fn count(&self, bytes: u64, day: u64) {
+    /// What is left on `day`, bytes.
+    pub fn left(&self, limits: &Limits, day: u64) -> u64 {
+        lock(&self.used).left(limits, day)
+    }
+
+    /// Takes `bytes` of what is left on `day`, at once for all sessions of the client; all that is left, where that
+    /// is less. A date that goes back begins no day anew.
+    ///
+    /// # Errors
+    /// There is less: which limit is used up.
+    pub fn take(&self, bytes: u64, limits: &Limits, day: u64) -> Result<(), UsedUp> {
         let mut used = lock(&self.used);
         if used.day < day {
             (used.day, used.today) = (day, 0);
         }
-        used.today = used.today.saturating_add(bytes);
-        used.total = used.total.saturating_add(bytes);
+        let taken = bytes.min(used.left(limits, day));
+        used.today = used.today.saturating_add(taken);
+        used.total = used.total.saturating_add(taken);
+        match taken == bytes {
+            true => Ok(()),
+            false => used.check(limits, day),
+        }
+    }
+
+    /// Gives back what was taken and not moved.
+    pub fn give_back(&self, bytes: u64) {
+        let mut used = lock(&self.used);
+        used.today = used.today.saturating_sub(bytes);
+        used.total = used.total.saturating_sub(bytes);
     }
 
     /// Whether anything is left on `day`.
@@ -197,12 +218,25 @@ impl Account {
     /// # Errors
     /// Which limit is used up.
     pub fn check(&self, limits: &Limits, day: u64) -> Result<(), UsedUp> {
-        let used = lock(&self.used);
-        let today = if used.day < day { 0 } else { used.today };
-        if limits.bytes.is_some_and(|most| used.total >= most) {
+        lock(&self.used).check(limits, day)
+    }
+}
+
+impl Used {
+    fn on(&self, day: u64) -> u64 {
+        if self.day < day { 0 } else { self.today }
+    }
+
+    fn left(&self, limits: &Limits, day: u64) -> u64 {
+        let of = |most: Option<u64>, used| most.map_or(u64::MAX, |most| most.saturating_sub(used));
+        of(limits.bytes, self.total).min(of(limits.bytes_per_day, self.on(day)))
+    }
+
+    fn check(&self, limits: &Limits, day: u64) -> Result<(), UsedUp> {
+        if limits.bytes.is_some_and(|most| self.total >= most) {
             return Err(UsedUp::All);
         }
-        if limits.bytes_per_day.is_some_and(|most| today >= most) {
+        if limits.bytes_per_day.is_some_and(|most| self.on(day) >= most) {
             return Err(UsedUp::Today);
         }
         Ok(())
@@ -218,14 +252,15 @@ mod tests {
         let account = Account::default();
         let limits = Limits { bytes_per_day: Some(10), bytes: Some(25), ..Limits::default() };
         assert_eq!(account.check(&limits, 1), Ok(()));
-        account.count(9, 1);
+        assert_eq!(account.take(9, &limits, 1), Ok(()));
         assert_eq!(account.check(&limits, 1), Ok(()));
-        account.count(1, 1);
+        assert_eq!(account.take(1, &limits, 1), Ok(()));
         assert_eq!(account.check(&limits, 1), Err(UsedUp::Today));
         assert_eq!(account.check(&limits, 2), Ok(()));
-        account.count(9, 2);
-        assert_eq!(account.check(&limits, 2), Ok(()));
-        account.count(u64::MAX, 3);
+        assert_eq!(account.take(9, &limits, 2), Ok(()));
+        assert_eq!((account.check(&limits, 2), account.left(&limits, 2)), (Ok(()), 1));
+        assert_eq!(account.take(u64::MAX, &limits, 3), Err(UsedUp::All));
+        assert_eq!(lock(&account.used).total, 25, "no more than there was");
         assert_eq!(account.check(&limits, 4), Err(UsedUp::All));
         assert_eq!(account.check(&Limits::default(), 4), Ok(()));
     }
@@ -237,18 +272,34 @@ mod tests {
         let limits = Limits { bytes_per_day: Some(10), ..Limits::default() };
         let before = Accounts::default();
         before.load(dir.path()).expect("nothing is there yet");
-        before.of(key).count(10, 7);
+        before.of(key).take(10, &limits, 7).expect("it is left");
         before.save(dir.path()).expect("written");
         let after = Accounts::default();
         after.load(dir.path()).expect("read");
         let account = after.of(key);
         assert_eq!(account.check(&limits, 7), Err(UsedUp::Today));
         assert_eq!(account.check(&limits, 6), Err(UsedUp::Today), "the clock went back");
-        account.count(1, 6);
+        assert_eq!(account.take(1, &limits, 6), Err(UsedUp::Today));
         assert_eq!(account.check(&limits, 7), Err(UsedUp::Today));
         assert_eq!(account.check(&limits, 8), Ok(()));
         std::fs::write(dir.path().join(FILE), "x\n").expect("a file");
         assert!(Accounts::default().load(dir.path()).is_err());
+    }
+
+    #[test]
+    fn what_many_take_at_once_is_no_more_than_there_is() {
+        let account = Account::default();
+        let limits = Limits { bytes: Some(1_000_003), ..Limits::default() };
+        let taken: u64 = std::thread::scope(|threads| {
+            let take =
+                || (0..10_000).filter(|_| account.take(7, &limits, 1).is_ok()).count() as u64 * 7;
+            let all: Vec<_> = (0..16).map(|_| threads.spawn(take)).collect();
+            all.into_iter().map(|each| each.join().expect("no panic")).sum()
+        });
+        assert!((999_997..=1_000_003).contains(&taken), "{taken}");
+        assert_eq!(lock(&account.used).total, 1_000_003);
+        account.give_back(7);
+        assert_eq!(account.left(&limits, 1), 7);
     }
 
     #[test]

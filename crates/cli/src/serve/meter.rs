@@ -16,7 +16,7 @@ use farhaul_mover::transfer::pace::Pace;
 use farhaul_mover::transfer::sink::Helpers;
 
 use super::Limits;
-use super::accounts::{Account, today};
+use super::accounts::{Account, UsedUp, today};
 
 /// Lanes that a client has over all its sessions, beyond the first of each session. Each costs a thread and
 /// memory.
@@ -152,7 +152,7 @@ impl Meter {
     ///
     /// # Errors
     /// Which limit is used up.
-    pub fn check(&self) -> Result<(), super::accounts::UsedUp> {
+    pub fn check(&self) -> Result<(), UsedUp> {
         let limits = lock(&self.granted).limits;
         self.account.check(&limits, today())
     }
@@ -201,25 +201,45 @@ impl Meter {
     pub fn entries(&self, announced: u64) {
         let before = self.entries.fetch_max(announced, Ordering::Relaxed);
         let bytes = announced.saturating_sub(before).saturating_mul(ENTRY);
-        self.account.count(bytes, today());
+        // Whether there was so much left is asked by who acts upon the entry.
+        let _ = self.take_bytes(bytes);
+    }
+
+    /// Takes so many bytes of what the client may move.
+    fn take_bytes(&self, bytes: u64) -> Result<(), UsedUp> {
+        let limits = lock(&self.granted).limits;
+        self.account.take(bytes, &limits, today())
+    }
+
+    /// The same for what lanes carry: it comes to nothing where there is less. The session is ended for it soon; until
+    /// then nothing more passes.
+    fn take_for_lane(&self, bytes: usize) -> io::Result<()> {
+        self.take_bytes(bytes as u64).map_err(used_up)
     }
 
     /// Counts what a control channel carries: it is not held up, so that it can tell of the end, but
     /// lanes wait for what it takes of the rate.
     fn note(&self, bytes: usize) {
-        self.account.count(bytes as u64, today());
+        // What is said when all is used up is not acted upon, but for the end.
+        let _ = self.take_bytes(bytes as u64);
         if let Some(pace) = self.pace() {
             pace.spend(bytes);
         }
     }
 
-    fn count(&self, bytes: usize) -> io::Result<()> {
-        let day = today();
-        self.account.count(bytes as u64, day);
-        // The session is ended for it soon; until then nothing more passes.
+    /// How much of `wanted` bytes lanes may read; some.
+    fn room(&self, wanted: usize) -> io::Result<usize> {
         let limits = lock(&self.granted).limits;
-        self.account.check(&limits, day).map_err(|used| io::Error::other(used.to_string()))
+        let left = self.account.left(&limits, today());
+        if left == 0 {
+            self.account.check(&limits, today()).map_err(used_up)?;
+        }
+        Ok(wanted.min(usize::try_from(left.max(1)).unwrap_or(usize::MAX)))
     }
+}
+
+fn used_up(used: UsedUp) -> io::Error {
+    io::Error::other(used.to_string())
 }
 
 enum Half {
@@ -279,6 +299,9 @@ impl Read for Metered {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let Half::Reader(reader) = &mut self.inner else { return Err(wrong_half()) };
         let meter = &self.meter;
+        // Several lanes may have the same room: what each has read it takes, or it is not given out.
+        let room = if self.lane { meter.room(buf.len())? } else { buf.len() };
+        let buf = &mut buf[..room];
         let (count, held) = match meter.pace().filter(|_| self.lane) {
             Some(pace) => pace.read(reader, buf, &self.interrupt)?,
             None => (reader.read(buf)?, Duration::ZERO),
@@ -287,7 +310,7 @@ impl Read for Metered {
             *lock(&meter.heard) = Instant::now();
         }
         if self.lane {
-            meter.count(count)?;
+            meter.take_for_lane(count)?;
         } else {
             meter.note(count);
         }
@@ -305,12 +328,13 @@ impl Write for Metered {
             meter.note(count);
             return Ok(count);
         }
+        meter.take_for_lane(buf.len())?;
         let (count, held) = match meter.pace() {
             // All of it, in steps.
             Some(pace) => (buf.len(), pace.write(writer, buf, &self.interrupt)?),
             None => (writer.write(buf)?, Duration::ZERO),
         };
-        meter.count(count)?;
+        meter.account.give_back((buf.len() - count) as u64);
         self.held(held);
         Ok(count)
     }
@@ -446,6 +470,7 @@ mod tests {
         assert_eq!(lane.reader.read(&mut buf).expect("bytes"), 60);
         meter.set(Limits { bytes: Some(100), rate: Some(8_000_000), ..Limits::default() });
         assert!(meter.pace().is_some() && meter.check().is_ok());
+        assert_eq!(lane.reader.read(&mut buf).expect("what is left"), 40);
         assert!(lane.reader.read(&mut buf).is_err());
         meter.set(Limits::default());
         assert!(meter.pace().is_none() && lane.reader.read(&mut buf).is_ok());
