@@ -226,6 +226,11 @@ impl Tally {
         other.sources.iter().for_each(|(source, count)| self.add(*source, *count));
     }
 
+    /// Whether there were more sources than are told apart.
+    pub fn is_cut(&self) -> bool {
+        self.sources.values().sum::<u64>() < self.total
+    }
+
     /// The sources with the most, those first.
     pub fn most(&self, count: usize) -> Vec<(Source, u64)> {
         let mut sources: Vec<_> = self.sources.iter().map(|(s, count)| (*s, *count)).collect();
@@ -396,6 +401,10 @@ mod tests {
         both.add(source(2_000), 2);
         both.merge(&tally);
         assert_eq!((both.total, both.sources.len()), (1_011, 64));
+        assert!(both.is_cut());
+        let mut few = Tally::default();
+        (0..64).for_each(|n| few.add(source(n), 2));
+        assert!(!few.is_cut());
         assert_eq!(both.most(2), [(source(5), 10), (source(2_000), 2)]);
     }
 

@@ -190,9 +190,11 @@ impl Server {
         let most = tally.most(TOLD_SOURCES);
         let most: Vec<_> = most.iter().map(|(from, count)| format!("{from}={count}")).collect();
         let most = most.join(" ");
+        // Only so many are told apart.
+        let sources = if tally.is_cut() { "sources-at-least" } else { "sources" };
         let fields = [
             ("count", Field::from(tally.total)),
-            ("sources", (tally.sources.len() as u64).into()),
+            (sources, (tally.sources.len() as u64).into()),
             ("most", most.as_str().into()),
         ];
         self.log.write(Level::Warning, "handshakes-unfinished", &fields);
