@@ -147,6 +147,15 @@ impl PartFile {
         Self::open_at(epoch, names, name, identity, trusting)
     }
 
+    /// Removes what transfers of this `owner` have left of the file: its name is another's. Where one has it now,
+    /// it stays.
+    pub fn abandon(owner: &[u8], directory: Arc<OwnedFd>, name: Name<'_>) -> io::Result<()> {
+        match open::abandon(&Names::new(directory, name, owner)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            done => done,
+        }
+    }
+
     fn open_in(
         epoch: Epoch,
         directory: Arc<OwnedFd>,

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use rustix::fs::{AtFlags, StatxFlags, renameat, statx};
+use rustix::fs::{AtFlags, StatxFlags, renameat, statat, statx};
 
 use super::log::{self, Log};
 use super::{Opened, invalid};
@@ -183,6 +183,21 @@ fn open_journal(names: &Names) -> io::Result<File> {
         // Its transfer ended between the two calls.
     }
     Err(io::Error::new(io::ErrorKind::WouldBlock, "the journal is replaced again and again"))
+}
+
+/// Removes what an earlier transfer has left. An error of kind [`WouldBlock`](io::ErrorKind::WouldBlock) means that a
+/// transfer has it now.
+pub(super) fn abandon(names: &Names) -> io::Result<()> {
+    let there = |name: &str| statat(&names.directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    if !there(&names.journal) && !there(&names.part) {
+        return Ok(());
+    }
+    // As long as it is locked and has its name, no other transfer makes or takes up the partial file.
+    let journal = open_journal(names)?;
+    place::remove(&names.directory, &names.part)?;
+    place::remove(&names.directory, &names.journal)?;
+    place::unlock(&journal);
+    Ok(())
 }
 
 /// Whether nothing of what is taken for sure is cut off.

@@ -106,7 +106,13 @@ impl Sink<'_> {
                 }
                 Ok(())
             }
-            Err(error) => self.fail(pending, error),
+            Err(error) => {
+                if self.settings.owner.is_some() && error.kind() == io::ErrorKind::AlreadyExists {
+                    // Another was first, and what is there stays: no later transfer needs this one.
+                    let _ = part.discard();
+                }
+                self.fail(pending, error)
+            }
         }
     }
 

@@ -19,7 +19,7 @@ use super::{Job, Sink, attributes, lock};
 use crate::digest::Digest;
 use crate::inode;
 use crate::name::Name;
-use crate::report::printable;
+use crate::report::{describe, printable};
 use crate::transfer::error::TransferError;
 use crate::transfer::event::Outcome;
 use crate::transfer::message::{MAX_NODES, Message, Skip, Verdict};
@@ -73,7 +73,10 @@ impl Sink<'_> {
                 }
                 self.skip(pending, Skip::Same)
             }
-            Ok(Choice::Exists) => self.skip(pending, Skip::Exists),
+            Ok(Choice::Exists) => {
+                self.abandon(pending);
+                self.skip(pending, Skip::Exists)
+            }
             Ok(Choice::Compare(before)) => {
                 let version = {
                     let mut inner = lock(&pending.inner);
@@ -132,6 +135,19 @@ impl Sink<'_> {
             return Ok(Choice::Compare(mode));
         }
         Ok(Choice::Same(self.settings.policy.differs(&stat, &attributes, extra.as_deref())))
+    }
+
+    /// In a box, what this owner has left of a file is of no use once another has its name.
+    fn abandon(&self, pending: &Pending) {
+        let Some(owner) = self.settings.owner.filter(|_| !self.settings.dry_run) else { return };
+        let place = &pending.place;
+        let removed = self.directories.get(&place.directory).and_then(|here| {
+            let name = Name::new(&place.name).map_err(io::Error::other)?;
+            PartFile::abandon(&owner, here, name)
+        });
+        if let Err(error) = removed {
+            self.note(&format!("a partial file stays: {}", describe(&place.path(), &error)));
+        }
     }
 
     /// Gives a file that stays the attributes that it should have.

@@ -654,6 +654,54 @@ fn in_a_box_partial_files_are_their_owners() {
     .unwrap();
 }
 
+#[test]
+fn in_a_box_nothing_stays_of_a_file_whose_name_another_has() {
+    let data: Vec<u8> = (0..3 * CHUNK).map(|at| at as u8).collect();
+    let left = |path: &Path| {
+        let ends = [".part", ".journal"];
+        let all = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+        all.filter(|name| ends.iter().any(|end| name.to_str().unwrap().ends_with(end))).count()
+    };
+    // It was interrupted, and comes again.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("big");
+    run(box_of(dir.path(), 1), |alice| {
+        let file = alice.announce("big", 3 * CHUNK);
+        alice.verdict(file);
+        alice.chunk(file, 0, &data).unwrap();
+    })
+    .1
+    .unwrap();
+    assert_eq!(left(dir.path()), 2);
+    fs::write(&path, "bob's").unwrap();
+    // Bob's own is no reason to remove hers.
+    for (owner, stay) in [(2, 2), (1, 0)] {
+        run(box_of(dir.path(), owner), |source| {
+            let file = source.announce("big", 3 * CHUNK);
+            let kept = Verdict::Skip { reason: Skip::Exists, digest: None };
+            assert_eq!(source.verdict(file), kept);
+        })
+        .1
+        .unwrap();
+        assert_eq!(left(dir.path()), stay, "{owner}");
+    }
+    // The name is taken while it comes.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("big");
+    run(box_of(dir.path(), 1), |alice| {
+        let file = alice.announce("big", 3 * CHUNK);
+        alice.verdict(file);
+        fs::write(&path, "bob's").unwrap();
+        (0..3).for_each(|index| alice.chunk(file, index, &data).unwrap());
+        alice.file_end(file, &data).unwrap();
+        alice.failed(file);
+    })
+    .1
+    .unwrap();
+    assert_eq!(left(dir.path()), 0);
+    assert_eq!(fs::read(&path).unwrap(), b"bob's");
+}
+
 /// A source that does not keep to its own limit of notes: neither a log nor a terminal is flooded.
 #[test]
 fn a_source_that_says_too_much_is_not_repeated() {
