@@ -4,8 +4,9 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
 
-use common::copy::{WAYS, bytes, place_or_skip};
+use common::copy::{Done, Place, WAYS, bytes, place_or_skip};
 use common::copying::{Scene, make_file, wait_until};
 use serde_json::{Value, json};
 
@@ -45,6 +46,60 @@ fn only_what_this_command_has_compared_is_verified() {
     // Standard output is no disk.
     let out = place.cp(&["--no-progress", &place.far("from/f"), "-"]).well();
     assert!(out.errors.contains("verified") && !out.errors.contains("disk"), "{}", out.errors);
+}
+
+/// `farhaul cp` from and to there, where no file system takes what was written.
+fn without_syncfs(place: &Place, args: &[&str]) -> Done {
+    let inner = place.command(&[&["cp"], args].concat());
+    let mut command = Command::new("strace");
+    command.args(["-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null", "-e", "trace=syncfs"]);
+    command.args(["-e", "inject=syncfs:error=EIO", "--"]);
+    command.arg(inner.get_program()).args(inner.get_args()).stdin(Stdio::null());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Done::of(command)
+}
+
+/// What a copy that failed has left a mark for is compared, and the rest is known by size and time.
+#[test]
+fn what_a_mark_covers_and_the_rest_are_known_by_different_signs() {
+    let place = Place::here();
+    if !farhaul_faults::run::has("strace") {
+        common::skip!("no strace");
+    }
+    let [a, b, to] = ["from/a", "from/b", "to/"].map(|name| place.text(name));
+    place.write("from/a", "a");
+    place.write("from/b", "b");
+    fs::create_dir(place.path("to")).expect("a directory");
+    place.cp(&[&a, &to]).well();
+    let failed = without_syncfs(&place, &["--json", &b, &to]);
+    assert_eq!(failed.code, Some(1), "{}", failed.errors);
+    let report = place.cp(&["--json", &a, &b, &to]).well().json();
+    let members = ["same_by", "same_files", "compared_files", "kept_files", "moved_files"];
+    let expected = [json!("mixed"), json!(2), json!(1), json!(0), json!(0)];
+    assert_eq!(of(&report, members), expected, "{report}");
+    // The mark goes with the copy that had left it.
+    place.cp(&[&b, &to]).well();
+    let report = place.cp(&["--json", &a, &b, &to]).well().json();
+    assert_eq!(report["same_by"], "size_and_time", "{report}");
+}
+
+/// The advice is at the end of a text of the far side, which comes whole however long the path in it is.
+#[test]
+fn a_long_text_of_the_far_side_comes_whole() {
+    let place = place_or_skip!();
+    place.write("from/f", "content");
+    let to = format!("{}/{}/deep/", "x".repeat(200), "y".repeat(200));
+    let said = WAYS.map(|way| {
+        let report = place.copy(way, &["--json"], "from/f", &to).code(2).json();
+        report["error"].as_str().expect("a text").to_owned()
+    });
+    let here = said[0].as_str();
+    assert!(here.len() > 400 && said.iter().all(|text| text.ends_with(here)), "{said:#?}");
 }
 
 #[test]
