@@ -29,10 +29,10 @@ fn site() -> Site {
     let site = Site::new("");
     let list = site.path("allowed_keys");
     let bob = site.path("bob");
-    let made = site.home.run(&["key", "new", "--into", bob.to_str().expect("text")]).well();
+    let made = site.home.run(&["key", "new", "--identity", bob.to_str().expect("text")]).well();
     for (name, key) in [("alice", site.client.as_str()), ("bob", made.trim())] {
         let list = list.to_str().expect("text");
-        site.home.run(&["key", "allow", key, "--name", name, "--into", list]).well();
+        site.home.run(&["key", "allow", key, "--name", name, "--allowed-keys", list]).well();
     }
     configure(&site, "");
     site
@@ -49,7 +49,7 @@ fn configure(site: &Site, more: &str) {
 
 fn revoke(site: &Site, name: &str) -> String {
     let list = site.path("allowed_keys");
-    site.home.run(&["key", "revoke", name, "--from", list.to_str().expect("text")]).well()
+    site.home.run(&["key", "revoke", name, "--allowed-keys", list.to_str().expect("text")]).well()
 }
 
 fn noise() -> Vec<u8> {

@@ -31,8 +31,8 @@ pub enum KeyCommand {
 #[derive(Args, Debug)]
 pub struct NewArgs {
     /// The file to write, for you alone [default: identity among farhaul's files]
-    #[arg(long, value_name = "FILE")]
-    into: Option<PathBuf>,
+    #[arg(long, alias = "into", value_name = "FILE")]
+    identity: Option<PathBuf>,
     /// Replace a key that is there
     #[arg(long)]
     force: bool,
@@ -65,8 +65,8 @@ pub struct AllowArgs {
     #[arg(long = "limit", value_name = "KEY=VALUE")]
     limits: Vec<String>,
     /// The list to add to [default: allowed_keys among farhaul's files]
-    #[arg(long, value_name = "FILE")]
-    into: Option<PathBuf>,
+    #[arg(long, alias = "into", value_name = "FILE")]
+    allowed_keys: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -76,8 +76,8 @@ pub struct AllowArgs {
 #[derive(Args, Debug)]
 pub struct ListArgs {
     /// The list [default: allowed_keys among farhaul's files]
-    #[arg(long, value_name = "FILE")]
-    from: Option<PathBuf>,
+    #[arg(long, alias = "from", value_name = "FILE")]
+    allowed_keys: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -90,8 +90,8 @@ pub struct RevokeArgs {
     #[arg(value_name = "KEY|NAME")]
     whose: String,
     /// The list to take it out of [default: allowed_keys among farhaul's files]
-    #[arg(long, value_name = "FILE")]
-    from: Option<PathBuf>,
+    #[arg(long, alias = "from", value_name = "FILE")]
+    allowed_keys: Option<PathBuf>,
     /// The server's configuration, to look for what still names the client
     /// [default: serve.toml beside the list, if it names that list]
     #[arg(long, value_name = "FILE")]
@@ -116,7 +116,7 @@ pub struct ForgetArgs {
 pub fn run(command: &KeyCommand) -> Result<()> {
     match command {
         KeyCommand::New(args) => {
-            let file = or_usual(&args.into, identity::FILE)?;
+            let file = or_usual(&args.identity, identity::FILE)?;
             let made = identity::create(&file, args.force)?;
             print(args.json, made.public_key(), file)
         }
@@ -143,7 +143,7 @@ struct Revoked {
 }
 
 fn revoke(args: &RevokeArgs) -> Result<()> {
-    let list = or_usual(&args.from, allow_list::FILE)?;
+    let list = or_usual(&args.allowed_keys, allow_list::FILE)?;
     let gone = allow_list::revoke(&list, &args.whose)?;
     let mut still_named = Vec::new();
     if let Some(config) = args.config.clone().or_else(|| config_beside(&list)) {
@@ -224,7 +224,7 @@ fn print(json: bool, key: PublicKey, file: PathBuf) -> Result<()> {
 }
 
 fn allow(args: &AllowArgs) -> Result<()> {
-    let file = or_usual(&args.into, allow_list::FILE)?;
+    let file = or_usual(&args.allowed_keys, allow_list::FILE)?;
     let mut limits = Limits::default();
     for word in &args.limits {
         limits.set(word).map_err(|why| Usage(format!("--limit {word}: {why}")))?;
@@ -260,7 +260,7 @@ struct Listed {
 }
 
 fn list(args: &ListArgs) -> Result<()> {
-    let file = or_usual(&args.from, allow_list::FILE)?;
+    let file = or_usual(&args.allowed_keys, allow_list::FILE)?;
     let keys: Vec<Listed> = allow_list::load(&file)?
         .into_iter()
         .map(|allowed| Listed {

@@ -58,7 +58,7 @@ impl Site {
         let home = Home::new();
         let client = home.run(&["key", "new"]).well().trim().to_owned();
         let identity = dir.path().join("identity");
-        let key = home.run(&["key", "new", "--into", identity.to_str().expect("text")]).well();
+        let key = home.run(&["key", "new", "--identity", identity.to_str().expect("text")]).well();
         for name in ["out", "in", "here"] {
             fs::create_dir(dir.path().join(name)).expect("a directory");
         }
