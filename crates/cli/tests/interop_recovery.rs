@@ -174,6 +174,22 @@ fn the_first_packets_lost() {
     tap.close();
 }
 
+/// A stock client closes when it likes and does not say what it has: to the listening side that is told, and no
+/// error, as the rest may have arrived.
+#[test]
+fn a_stock_receiver_that_closes_early() {
+    let stock = stock_or_skip!();
+    let _turn = turn();
+    let mut farhaul = Process::farhaul(&["pipe", "--listen", "127.0.0.1:0"]);
+    let addr = farhaul.listening_at();
+    let feeder = feed(farhaul.stdin(), 3, 20 * BYTES);
+    let expected = (BYTES / 10).to_string();
+    stock.call(addr, &["sink", "--close-first", "--expect", &expected]).finish();
+    let ended = farhaul.finish_with_open_input();
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert!(feeder.join().expect("no panic").is_err());
+}
+
 /// Each packet of the set-up lost twice, in both roles.
 #[test]
 fn handshakes_lost() {
