@@ -97,7 +97,7 @@ fn what_was_delivered_is_no_error() {
         thread::spawn(move || while !done.load(Ordering::Relaxed) {})
     });
     let load: Vec<_> = load.collect();
-    for round in 0..if common::long() { 1_000 } else { 60 } {
+    for round in 0..if common::long() { 300 } else { 60 } {
         let (mut listener, addr) = listen(&[]);
         let relay = Path::new("100M", 2).loss(["none", "1%", "5%"][round % 3]).to(addr);
         let mut connecting = connect(relay.local_addr(), &[]);
