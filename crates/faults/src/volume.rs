@@ -242,7 +242,7 @@ impl Volume {
         if let Err(error) = mount() {
             // It ends with 1 where it has changed something.
             if self.file_system != FileSystem::Ext4 || quietly("e2fsck", &["-fy", &at]) {
-                return Err(error);
+                return Err(io::Error::other(format!("{error}\n{}", kernel_log())));
             }
             mount()?;
             self.repaired += 1;
@@ -328,4 +328,11 @@ impl Drop for Volume {
         self.device = None;
         self.served = None;
     }
+}
+
+/// The last that the kernel has said, such as why it does not mount something.
+fn kernel_log() -> String {
+    let log = program("dmesg", &[]).unwrap_or_else(|error| error.to_string());
+    let lines: Vec<_> = log.lines().rev().take(20).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
