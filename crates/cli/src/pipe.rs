@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ const BLOCK: usize = 256 << 10;
 /// for the end.
 ///
 /// Between farhaul peers both sides know what was delivered. Where the connecting side closes before
-/// everything from the listening side's standard input has reached it, both end with exit code 1. Of
+/// everything from the listening side's standard input has reached it, both end with exit code 1. Delivered is
+/// what the other farhaul has; whether it could write it out, its own exit code says. Of
 /// other programs it is not known, and a listening side only says what was not acknowledged.
 #[derive(Args, Clone, Debug)]
 pub struct PipeArgs {
@@ -74,13 +75,14 @@ struct PipeReport {
     rtt_ms: f64,
 }
 
-/// What the sending half has done so far.
+/// What the sending half has done so far. It is locked while the connection takes something, so that what is
+/// under way counts as taken or not, once the connection has ended.
 #[derive(Debug, Default)]
 struct Sent {
     /// Bytes read from standard input.
-    read: AtomicU64,
+    read: u64,
     /// Of them, bytes that the connection has taken.
-    taken: AtomicU64,
+    taken: u64,
 }
 
 /// Runs the command.
@@ -88,16 +90,20 @@ pub fn run(args: &PipeArgs) -> Result<()> {
     let waiting = interrupt::while_waiting();
     let connection = open(args)?;
     let interrupted = Arc::new(AtomicBool::new(false));
+    // It ends the process also where standard output takes nothing and no input comes.
     on_interrupt({
         let (connection, interrupted) = (connection.clone(), Arc::clone(&interrupted));
         move || {
             interrupted.store(true, Ordering::Relaxed);
             connection.abort();
+            // Returns when the peer knows, or has been told often enough.
+            connection.clone().close().ok();
+            interrupt::end();
         }
     });
     drop(waiting);
     let started = Instant::now();
-    let sent = Arc::new(Sent::default());
+    let sent = Arc::new(Mutex::new(Sent::default()));
     let (done, sender) = mpsc::channel();
     // Whether or not anybody closes standard input, the program ends when the peer has closed: so
     // this thread is not joined.
@@ -107,27 +113,29 @@ pub fn run(args: &PipeArgs) -> Result<()> {
     });
     let received =
         if args.message { print_messages(&connection) } else { print_stream(&connection) };
-    if interrupted.load(Ordering::Relaxed) {
-        // Returns when the peer knows, or has been told often enough.
-        connection.close().ok();
-        interrupt::end();
+    while interrupted.load(Ordering::Relaxed) {
+        // The interruption ends the process.
+        thread::park();
     }
     let reason = connection.close_reason();
+    if received.is_err() {
+        // What still waits to be taken is not. The peer need not wait for its time-out to learn of it.
+        connection.abort();
+    }
+    let (read, taken) = {
+        let sent = lock(&sent);
+        (sent.read, sent.taken)
+    };
     let stats = connection.stats(false).ok();
-    let read = sent.read.load(Ordering::Acquire);
-    let taken = sent.taken.load(Ordering::Acquire);
     let buffered = stats.as_ref().map_or(0, |stats| stats.instant.send_buffer.0 as u64);
     let known = connection.has_account();
     let waiting = if known { not_read() } else { 0 };
-    // What the connection has just taken may count in two places.
-    let lost = (read - taken.min(read) + buffered).min(read) + waiting;
+    let lost = read - taken + buffered + waiting;
     let unacknowledged =
         || format!("the peer closed before it had acknowledged the last {lost} bytes");
     let received = match received {
         Ok(received) => received,
         Err(error) => {
-            // The peer need not wait for its time-out to learn of it.
-            connection.abort();
             connection.close().ok();
             let error = anyhow::Error::new(error).context("the connection ended early");
             let of_own = reason == Some(CloseReason::PeerAborted) && lost > 0;
@@ -214,13 +222,17 @@ fn open(args: &PipeArgs) -> Result<Connection> {
     connected.with_context(|| format!("cannot connect to {peer}"))
 }
 
+fn lock(sent: &Mutex<Sent>) -> MutexGuard<'_, Sent> {
+    sent.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Bytes that wait in standard input; none where it cannot tell.
 fn not_read() -> u64 {
     rustix::io::ioctl_fionread(io::stdin()).unwrap_or(0)
 }
 
 /// The sending half: all of standard input, then, but for the listening side, the end.
-fn send(args: &PipeArgs, connection: &Connection, sent: &Sent) -> io::Result<()> {
+fn send(args: &PipeArgs, connection: &Connection, sent: &Mutex<Sent>) -> io::Result<()> {
     let how = MessageOptions { ttl: args.ttl, in_order: args.ordered };
     let result = match args.message {
         true => send_messages(connection, how, sent),
@@ -242,7 +254,7 @@ fn send(args: &PipeArgs, connection: &Connection, sent: &Sent) -> io::Result<()>
     result
 }
 
-fn send_stream(connection: &Connection, sent: &Sent) -> io::Result<()> {
+fn send_stream(connection: &Connection, sent: &Mutex<Sent>) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut block = vec![0; BLOCK];
     loop {
@@ -252,23 +264,29 @@ fn send_stream(connection: &Connection, sent: &Sent) -> io::Result<()> {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(e),
         };
-        sent.read.fetch_add(count as u64, Ordering::Release);
+        let mut sent = lock(sent);
+        sent.read += count as u64;
         let mut rest = &block[..count];
         while !rest.is_empty() {
             let taken = (&mut &*connection).write(rest)?;
-            sent.taken.fetch_add(taken as u64, Ordering::Release);
+            sent.taken += taken as u64;
             rest = &rest[taken..];
         }
     }
 }
 
-fn send_messages(connection: &Connection, how: MessageOptions, sent: &Sent) -> io::Result<()> {
+fn send_messages(
+    connection: &Connection,
+    how: MessageOptions,
+    sent: &Mutex<Sent>,
+) -> io::Result<()> {
     for line in io::stdin().lock().split(b'\n') {
         let line = line?;
         let count = line.len() as u64;
-        sent.read.fetch_add(count, Ordering::Release);
+        let mut sent = lock(sent);
+        sent.read += count;
         connection.send_message(line, how)?;
-        sent.taken.fetch_add(count, Ordering::Release);
+        sent.taken += count;
     }
     Ok(())
 }

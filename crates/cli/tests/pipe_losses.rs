@@ -87,6 +87,39 @@ fn a_receiver_that_was_killed() {
     assert!(feeder.join().expect("no panic").is_err());
 }
 
+/// A side that has everything closes at once, while the other may not know yet that its connection has taken it.
+#[test]
+fn an_answer_after_which_the_other_side_closes_at_once() {
+    let _turn = turn();
+    for _ in 0..if common::long() { 1_000 } else { 100 } {
+        let (mut listener, addr) = listen(&[]);
+        let mut connecting = connect(addr, &[]);
+        let mut answer = listener.stdin();
+        answer.write_all(b"x").expect("the pipe takes it");
+        connecting.stdout().read_exact(&mut [0]).expect("the answer");
+        drop(connecting.stdin());
+        connecting.finish_well();
+        let ended = listener.finish_with_open_input();
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+    }
+}
+
+/// However long it takes until standard output takes something.
+#[test]
+fn an_interruption_ends_a_side_whose_output_takes_nothing() {
+    let (mut listener, addr) = listen(&[]);
+    let mut connecting = connect(addr, &[]);
+    let mut input = connecting.stdin();
+    let feeder = thread::spawn(move || while input.write_all(&[0; 1 << 16]).is_ok() {});
+    let mut output = listener.stdout();
+    output.read_exact(&mut [0]).expect("it has come");
+    listener.interrupt();
+    let ended = listener.finish_with_open_input();
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    assert_eq!(connecting.finish_with_open_input().code, Some(1));
+    feeder.join().expect("no panic");
+}
+
 /// Both sides end with 0 wherever everything has been delivered, whatever the path loses, the last
 /// packets included, and however busy the machine is.
 #[test]
