@@ -183,6 +183,14 @@ fn exports_are_used_as_they_allow() {
     let report: Value = serde_json::from_str(&left.output).expect("JSON");
     assert_eq!((left.code, &report["failed"], &report["ok"]), (Some(5), &json!(1), &json!(false)));
     site.cp(&["--skip-existing", &file, &to("box/f")]).well();
+    // A link whose name is taken was not stored either.
+    fs::create_dir(site.path("here/links")).expect("a directory");
+    std::os::unix::fs::symlink("elsewhere", site.path("here/links/f")).expect("a link");
+    let links = format!("{}/", site.path("here/links").display());
+    let left = site.cp(&["--json", &links, &to("box/")]);
+    let report: Value = serde_json::from_str(&left.output).expect("JSON");
+    assert_eq!((left.code, &report["failed"], &report["ok"]), (Some(5), &json!(1), &json!(false)));
+    site.cp(&["--skip-existing", &links, &to("box/")]).well();
     assert_eq!(site.read("in/f"), b"new");
     site.cp(&[&file, &to("in/f")]).well();
     assert_eq!(site.read("in/f"), b"changed by now");

@@ -17,13 +17,13 @@ use farhaul_mover::transfer::memory::Account;
 use farhaul_mover::transfer::message::Pulse;
 use farhaul_mover::transfer::pace::Pace;
 use farhaul_mover::transfer::session::{Links, Session, Way};
-use farhaul_mover::transfer::sink::{Helpers, Sink, SinkOptions, SinkTarget};
+use farhaul_mover::transfer::sink::{Existing, Helpers, Sink, SinkOptions, SinkTarget};
 use farhaul_mover::transfer::source::filter::Filter;
 use farhaul_mover::transfer::source::{Source, SourceOptions, Sources, mount_points};
 use farhaul_mover::transfer::{Event, Observer, Outcome, Progress, Role, TransferError};
 
 use super::counted::{Counted, Quota};
-use super::job::{Bytes, Job, SinkJob, SourceJob, Terms};
+use super::job::{Bytes, Job, OnExisting, SinkJob, SourceJob, Terms};
 use super::links::is_tcp;
 use super::report::Summary;
 use super::show::told;
@@ -300,8 +300,16 @@ fn sink<'a>(
         (None, false) => SinkTarget::Path { path: job.path.path_at_home(), directory },
     };
     let usual = SinkOptions::new(target);
+    let existing = match job.existing {
+        // What would replace something, or only compare it, is not admitted to a drop box.
+        existing if service.is_some_and(|service| service.owner.is_some()) => match existing {
+            OnExisting::Keep => Existing::Keep,
+            _ => Existing::Refuse,
+        },
+        existing => existing.into(),
+    };
     let options = SinkOptions {
-        existing: job.existing.into(),
+        existing,
         delete: job.delete,
         max_delete: job.max_delete,
         allow_empty: job.allow_empty,

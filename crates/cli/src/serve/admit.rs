@@ -187,9 +187,13 @@ pub fn admit(
         return Err(Refusal::new(format!("the least rate is {LEAST_RATE} bits per second")));
     }
     terms.outage_ms = terms.outage_ms.min(LONGEST_OUTAGE);
+    let box_for_new = export.access == Access::Write;
     let (writes, changes, set_id) = match &job {
         Job::Source(_) => (false, false, false),
-        Job::Sink(job) => (true, job.delete || job.existing != OnExisting::Keep, job.keep_set_id),
+        Job::Sink(job) => {
+            let changes = !box_for_new && (job.delete || job.existing != OnExisting::Keep);
+            (true, changes, job.keep_set_id)
+        }
     };
     let (owner, xattrs) = (terms.preserve.owner, terms.preserve.xattrs);
     let basis = Basis {
@@ -200,7 +204,6 @@ pub fn admit(
         keep: Keep { owner, xattrs, set_id },
         plain,
     };
-    let box_for_new = export.access == Access::Write;
     let (root, mode_mask) = (export.path.clone(), export.mode_mask);
     Ok(Granted { export: name, root, basis, job, terms, box_for_new, mode_mask })
 }
@@ -235,7 +238,6 @@ fn sink(job: &mut SinkJob, access: Access, keep: Keep) -> Result<(), Refusal> {
             let why = format!("this export only takes new files: leave {flag} out");
             return Err(Refusal::new(why));
         }
-        job.existing = OnExisting::Keep;
         job.want_digests = false;
     }
     Ok(())
@@ -377,7 +379,7 @@ mod tests {
         let Ok(Granted { job: Job::Sink(job), .. }) = ask(&writes("in", "a")) else {
             panic!("it is for writing")
         };
-        assert_eq!((job.existing, job.want_digests), (OnExisting::Keep, false));
+        assert_eq!((job.existing, job.want_digests), (OnExisting::Update, false));
         let order = || writes("in", "a");
         for (place, value) in [
             ("/job/sink/delete", json!(true)),

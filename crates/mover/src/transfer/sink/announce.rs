@@ -15,7 +15,6 @@ use super::entry::{Again, Content, Kind, MAX_UNFINISHED, Pending, Work};
 use super::lanes::DAMAGED_CHUNK;
 use super::marker::Doubts;
 use super::names::{Names, Taken};
-use super::options::Existing;
 use super::root::{Root, Target};
 use super::tree::{Directory, Finally, Left, Place, open_directory};
 use super::{Sink, lock, subtract, trouble, violation};
@@ -324,9 +323,7 @@ impl Sink<'_> {
             }
         };
         let open = match open_directory(&here, name) {
-            Err(Errno::ACCESS)
-                if !self.settings.dry_run && self.settings.existing != Existing::Keep =>
-            {
+            Err(Errno::ACCESS) if !self.settings.dry_run && !self.settings.existing.stays() => {
                 allow_reading(&here, Name::new(name).map_err(io::Error::other)?)?;
                 open_directory(&here, name)?
             }
@@ -334,7 +331,7 @@ impl Sink<'_> {
         };
         let stat = fstat(&open)?;
         let mode = stat.st_mode & 0o7777;
-        let stays = !fresh && self.settings.existing == Existing::Keep;
+        let stays = !fresh && self.settings.existing.stays();
         if mode & 0o700 != 0o700 && !self.settings.dry_run && !stays {
             // One that an earlier transfer left without write permission. If it is not ours to
             // change, the entries below will say so.
@@ -484,7 +481,9 @@ impl Sink<'_> {
         };
         let same = match found {
             None => false,
-            Some(_) if self.settings.existing == Existing::Keep => return Ok(None),
+            Some(_) if self.settings.existing.stays() => {
+                return self.settings.existing.keep_name().map(|()| None);
+            }
             Some(found) => match found {
                 inode::Kind::Directory => return Err(Errno::ISDIR.into()),
                 inode::Kind::Special(what) => return Err(in_the_way(what)),
@@ -503,7 +502,9 @@ impl Sink<'_> {
                 Some(_) => Err(Errno::EXIST),
             };
             match direct {
-                Err(Errno::EXIST) if self.settings.existing == Existing::Keep => return Ok(None),
+                Err(Errno::EXIST) if self.settings.existing.stays() => {
+                    return self.settings.existing.keep_name().map(|()| None);
+                }
                 Err(Errno::EXIST) => replace_link(&self.temporary, &here, name, text)?,
                 made => made?,
             }

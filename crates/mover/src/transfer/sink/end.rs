@@ -7,7 +7,6 @@ use std::sync::{Arc, PoisonError};
 use super::announce::extra_bytes;
 use super::entry::{End, Kind, Pending, Work};
 use super::lanes::DAMAGED_CHUNK;
-use super::options::Existing;
 use super::stream::Ordered;
 use super::tree::{Directory, Left};
 use super::{Job, Sink, add, lock, subtract, trouble, violation};
@@ -291,7 +290,7 @@ impl Sink<'_> {
             self.memory.give(extra_bytes(extra));
         }
         // What is there and is to stay stays as it is.
-        let stays = finally.before.is_some() && self.settings.existing == Existing::Keep;
+        let stays = finally.before.is_some() && self.settings.existing.stays();
         if directory.missing || self.settings.dry_run || stays {
             self.sync_directory(directory);
             return;
@@ -349,7 +348,7 @@ impl Sink<'_> {
                 self.beside_another("was writing to this target meanwhile");
             }
             // What is to stay was not looked at.
-            let all = failed + omitted == 0 && self.settings.existing != Existing::Keep;
+            let all = failed + omitted == 0 && !self.settings.existing.stays();
             self.end_marks(all).map_err(|error| self.fatal(self.settings.shown.clone(), error))?;
         }
         let _answered = self.answering.write().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::entry::{End, Inner, Kind, Pending, Work};
-use super::options::Existing;
 use super::stream::{Ordered, Refused};
 use super::{Job, Sink, add, lock, subtract, violation};
 use crate::digest::Digest;
@@ -140,7 +139,7 @@ impl Sink<'_> {
             let policy = &self.settings.policy;
             let mode = policy.file_mode(&attributes, before);
             let set = |file: &std::fs::File| policy.set(file, mode, &attributes, extra.as_deref());
-            let replace = self.settings.existing != Existing::Keep;
+            let replace = !self.settings.existing.stays();
             write_small(&self.temporary, &directory, name, data, set, self.syncs_each(), replace)
         });
         match written {

@@ -9,7 +9,6 @@ use rustix::io::Errno;
 
 use super::announce::{Named, in_the_way};
 use super::entry::{Content, Kind, Pending, Work};
-use super::options::Existing;
 use super::tree::Place;
 use super::{Sink, lock, violation};
 use crate::frame::Attributes;
@@ -109,7 +108,7 @@ impl Sink<'_> {
                 linked => return Ok(linked?),
             },
             Err(error) => return Err(error.into()),
-            Ok(_) if self.settings.existing == Existing::Keep => return Ok(()),
+            Ok(_) if self.settings.existing.stays() => return self.settings.existing.keep_name(),
             // A rename would do nothing.
             Ok(found) if (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino) => {
                 return Ok(());
@@ -120,8 +119,8 @@ impl Sink<'_> {
                 _ => {}
             },
         }
-        if self.settings.existing == Existing::Keep {
-            return Ok(()); // somebody was faster
+        if self.settings.existing.stays() {
+            return self.settings.existing.keep_name(); // another was faster
         }
         let (temporary, ()) = self.temporary.make(|temporary| link(temporary.as_bytes()))?;
         let renamed = renameat(&here, temporary.as_str(), &here, &*to.name);

@@ -1,7 +1,7 @@
 //! What a sink is to do, and where.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -133,8 +133,29 @@ pub enum Existing {
     Overwrite,
     /// It stays, whatever it is.
     Keep,
+    /// It stays, and what has its name has failed: the source decides that of files, which are told as
+    /// [`Skip::Exists`](crate::transfer::message::Skip::Exists).
+    Refuse,
     /// It is the same if its digest is, and replaced if not.
     Checksum,
+}
+
+impl Existing {
+    /// Whether what is there stays, whatever it is.
+    pub(super) fn stays(self) -> bool {
+        matches!(self, Existing::Keep | Existing::Refuse)
+    }
+
+    /// A link has come for a name that is taken, which nothing may replace.
+    pub(super) fn keep_name(self) -> io::Result<()> {
+        match self {
+            Existing::Refuse => Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "there is something of that name, and only what is new is taken here",
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What is kept of entries beside their content.

@@ -109,7 +109,7 @@ impl Sink<'_> {
             Err(error) => return Err(error.into()),
         };
         let existing = self.settings.existing;
-        if existing == Existing::Keep {
+        if existing.stays() {
             return Ok(Choice::Exists);
         }
         match inode::kind(&stat) {
@@ -395,7 +395,7 @@ impl Sink<'_> {
             let path = printable(place.path().as_os_str().as_encoded_bytes());
             self.note(&format!("{path}: {trusted} bytes are taken as they are, not read again"));
         }
-        if self.settings.existing == Existing::Keep {
+        if self.settings.existing.stays() {
             part.never_replace();
         }
         Ok((Work::Part(Arc::new(part)), resumed, have))
@@ -410,7 +410,7 @@ impl Sink<'_> {
                 Output::File(NewFile::new(
                     &self.temporary,
                     self.directories.get(&pending.place.directory)?,
-                    self.settings.existing != Existing::Keep,
+                    !self.settings.existing.stays(),
                 )?)
             }
         };

@@ -551,7 +551,7 @@ fn more_entries_than_allowed_end_the_session() {
 /// A box for new files, to which the source with this number brings some.
 fn box_of(path: &Path, owner: u8) -> SinkOptions {
     let preserve = Preserve { hard_links: true, ..Preserve::default() };
-    let existing = Existing::Keep;
+    let existing = Existing::Refuse;
     SinkOptions { owner: Some([owner; 32]), existing, preserve, ..into(path) }
 }
 
@@ -575,6 +575,36 @@ fn in_a_box_only_own_files_get_further_names() {
     assert_eq!(names(dir.path()), ["again", "own", "report"]);
     let after = fs::metadata(dir.path().join("report")).unwrap();
     assert_eq!((after.nlink(), after.ctime_nsec()), (1, before.ctime_nsec()));
+}
+
+#[test]
+fn in_a_box_links_whose_names_are_taken_have_failed() {
+    for existing in [Existing::Refuse, Existing::Keep] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("taken"), "another's").unwrap();
+        symlink("elsewhere", dir.path().join("link")).unwrap();
+        fs::create_dir(dir.path().join("directory")).unwrap();
+        run(SinkOptions { existing, ..box_of(dir.path(), 1) }, |source| {
+            let own = source.small("own", b"mine");
+            let symlink = || What::Symlink(b"elsewhere".to_vec());
+            for (name, link) in [
+                (&b"taken"[..], symlink()),
+                (b"link", What::HardLink { to: own }),
+                (b"directory", symlink()),
+            ] {
+                let number = source.entry(name, 0o777, link);
+                if existing == Existing::Refuse {
+                    source.failed(number);
+                }
+            }
+            let expected = if existing == Existing::Refuse { 3 } else { 0 };
+            assert_eq!(source.end().1, expected);
+        })
+        .1
+        .unwrap();
+        assert_eq!(fs::read(dir.path().join("taken")).unwrap(), b"another's");
+        assert_eq!(fs::metadata(dir.path().join("own")).unwrap().nlink(), 1);
+    }
 }
 
 #[test]
