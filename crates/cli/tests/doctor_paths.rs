@@ -261,7 +261,7 @@ fn a_path_that_loses_large_packets_without_a_word() {
     assert_eq!(severities(&report)[0], "blocks", "{report:#}");
 }
 
-/// A receiver whose sockets hold little is told of by its host, with what mends it, and the other is not.
+/// The host whose sockets hold little says so, with the remedy, and the other host does not.
 #[test]
 fn small_socket_buffers() {
     const RECEIVE: u64 = 212_992;
