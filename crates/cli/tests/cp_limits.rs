@@ -125,7 +125,7 @@ fn processors_that_are_short_are_named() {
     }
     let loops = ["-c", "0", "sh", "-c", "while :; do :; done"];
     let _burning = Burning(Command::new("taskset").args(loops).spawn().expect("taskset"));
-    make_file(&scene.path("file"), 400 << 20, 3);
+    make_file(&scene.path("file"), 1_600 << 20, 3);
     for (here, there, expected) in
         [(&short[..], &free[..], "sender CPU"), (&free[..], &short[..], "receiver CPU")]
     {

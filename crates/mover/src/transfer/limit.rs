@@ -185,7 +185,8 @@ impl Evidence {
         let busy = self.source_busy.max(self.sink_busy);
         let filled = self.rate >= self.capacity * FILLED;
         if writing > MOST || (writing > checking && writing + checking > 1.5 * MOST) {
-            Limit::DestinationDisk
+            // A thread that waits for a disk wants no processor: one that wants it waits for that within its writes.
+            if self.sink_busy > BUSY { Limit::ReceiverProcessor } else { Limit::DestinationDisk }
         } else if checking > MOST || writing + checking > 1.5 * MOST {
             Limit::ReceiverProcessor
         } else if busy > BUSY {
@@ -277,6 +278,10 @@ mod tests {
             (busy(0.5, 0.6, full), Limit::NetworkRate),
             (case(&sending, &[(Receive, 20), (Write, 80)]), Limit::DestinationDisk),
             (case(&sending, &[(Receive, 20), (Write, 42), (Hash, 38)]), Limit::DestinationDisk),
+            (
+                busy(0.1, 0.9, case(&sending, &[(Receive, 10), (Write, 90)])),
+                Limit::ReceiverProcessor,
+            ),
             (case(&sending, &[(Receive, 20), (Hash, 80)]), Limit::ReceiverProcessor),
             (case(&[(Read, 80), (Send, 20)], &quiet), Limit::SourceDisk),
             (case(&[(Read, 10), (Hash, 40), (Seal, 40)], &quiet), Limit::SenderProcessor),
