@@ -4,7 +4,6 @@ mod common;
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +11,11 @@ use std::thread;
 
 use common::path::Path;
 use common::pattern::{Checker, feed};
+use common::pipe::{connect, listen};
 use common::process::{LIMIT, Process};
 use common::turn;
 
 const MB: u64 = 1_000_000;
-
-fn listen(options: &[&str]) -> (Process, SocketAddr) {
-    let process = Process::farhaul(&[&["pipe", "--listen", "127.0.0.1:0"], options].concat());
-    let addr = process.listening_at();
-    (process, addr)
-}
-
-fn connect(addr: SocketAddr, options: &[&str]) -> Process {
-    Process::farhaul(&[&["pipe", &addr.to_string()], options].concat())
-}
 
 /// The connecting side closes, as its standard input has ended, while the listening side sends: neither
 /// end is a success.

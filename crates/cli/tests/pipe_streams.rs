@@ -3,26 +3,16 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
 use std::process::{ChildStdin, Command};
 use std::time::Duration;
 
 use common::path::Path;
 use common::pattern::{Checker, feed};
+use common::pipe::{connect, listen};
 use common::process::Process;
 use common::{free_addresses, turn};
 
 const MB: u64 = 1_000_000;
-
-fn listen(options: &[&str]) -> (Process, SocketAddr) {
-    let process = Process::farhaul(&[&["pipe", "--listen", "127.0.0.1:0"], options].concat());
-    let addr = process.listening_at();
-    (process, addr)
-}
-
-fn connect(addr: SocketAddr, options: &[&str]) -> Process {
-    Process::farhaul(&[&["pipe", &addr.to_string()], options].concat())
-}
 
 /// Writes `bytes` bytes of the stream of `seed` and returns the pipe, still open.
 fn write(to: ChildStdin, seed: u64, bytes: u64) -> ChildStdin {

@@ -9,6 +9,7 @@ pub mod copying;
 pub mod home;
 pub mod path;
 pub mod pattern;
+pub mod pipe;
 pub mod process;
 pub mod ran;
 pub mod raw;
