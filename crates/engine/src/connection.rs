@@ -151,6 +151,8 @@ pub struct Connection {
     capacity: f64,
     /// The peer is the stock library, which leaves the time stamp of control packets zero.
     stock: bool,
+    /// The peer is known to be a farhaul one: before its first control packet neither is.
+    ours: bool,
     doubts: Doubts,
     delivery: DeliveryRate,
     /// The packet-sending period that was really kept, nanoseconds, where it was longer than the
@@ -233,6 +235,7 @@ impl Connection {
             arrival_rate: 0.0,
             capacity: 0.0,
             stock: false,
+            ours: false,
             doubts: Doubts::default(),
             delivery: DeliveryRate::new(now),
             real_period: (0.0, now),

@@ -260,9 +260,20 @@ impl ReceiveHalf {
         }
     }
 
-    /// Appends to `out` the losses to report now. `repeat`: the interval before the first repetition.
-    pub fn report_losses(&mut self, now: Time, repeat: Duration, out: &mut Vec<LossRange>) {
+    /// Appends to `out` the losses to report now. `repeat`: the interval before the first repetition;
+    /// `remind`: with a new report go those that are not as old as this.
+    pub fn report_losses(
+        &mut self,
+        now: Time,
+        repeat: Duration,
+        remind: Duration,
+        out: &mut Vec<LossRange>,
+    ) {
+        let before = out.len();
         self.gaps.due(now, self.base, self.highest, repeat, out);
+        if out.len() > before && !remind.is_zero() {
+            self.gaps.recent(now, self.base, remind, out);
+        }
     }
 
     /// The sender gives up the packets `first ..= last` of a message; returns whether it may.

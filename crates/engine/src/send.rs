@@ -458,10 +458,8 @@ impl SendHalf {
     /// A hole that nobody reports: the ACK number comes to a packet that should long have arrived,
     /// because the report was lost and the receiver does not repeat it, as the stock library does
     /// not. How long the hole is, the next ACK tells: twice as much is sent each time.
-    pub fn resend_silent_hole(&mut self, now: Time, timeout: Duration, reports_once: bool) {
-        if reports_once {
-            self.lose_overdue_retransmissions(now, timeout);
-        }
+    pub fn resend_silent_hole(&mut self, now: Time, timeout: Duration) {
+        self.lose_overdue_retransmissions(now, timeout);
         let overdue = self.overdue(now, timeout);
         let run = (0..self.silent_run).take_while(|i| self.buffer.sent(*i).is_some_and(&overdue));
         let run = run.count() as u32;
@@ -532,6 +530,11 @@ impl SendHalf {
             }
         }
         Ok((lost > 0).then_some(LossRange { first, last: range.last }))
+    }
+
+    /// The peer tells what it misses, and will again: the retransmission timer starts anew.
+    pub fn on_heard(&mut self, now: Time) {
+        self.last_progress = now;
     }
 
     /// When the retransmission timer expires.

@@ -390,11 +390,11 @@ impl Port {
             self.attended_at.store(0, Ordering::Relaxed);
             let drained = receiver.receive(self);
             let gather = receiver.should_gather(self);
+            let timers_until = receiver.timers_until(self.now());
             drop(receiver);
             calls = if drained { 0 } else { (calls + 1) % CALLS_BEFORE_NOTICE };
             let mut state = self.lock();
-            let now = self.now();
-            state.endpoint.handle_timeout(now);
+            state.endpoint.handle_timeout(timers_until);
             state.dispatch(calls == 0, None);
             release(state);
             let turn = self.transmit();

@@ -67,6 +67,12 @@ impl Receiver {
             && port.socket.buffers().receive >= GATHER_BUFFER
     }
 
+    /// Up to when timers may run out: what waits in the kernel came before them, and a thread that had
+    /// no processor must not take for missing what it has not looked at yet.
+    pub fn timers_until(&self, now: Time) -> Time {
+        if self.drained { now } else { self.last_arrival.min(now) }
+    }
+
     /// Whether the last call brought something.
     pub fn received_something(&self) -> bool {
         !self.received.is_empty()

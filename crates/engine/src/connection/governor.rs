@@ -24,6 +24,10 @@ const PEAK_KEPT: Duration = Duration::from_secs(1);
 /// receive buffer holds, and more than two of its light ACKs are apart.
 const STOCK_BURST_ROOM: f64 = 160.0;
 
+/// A peer's process may lose its processor for so long, which is no loss: a virtual machine's host
+/// has others to serve.
+const STALL: Duration = Duration::from_millis(50);
+
 /// However many connections share a host's room, each may have so many packets in flight, or it
 /// would wait for an ACK after each few.
 const LEAST_ROOM: u32 = 32;
@@ -249,7 +253,12 @@ impl Connection {
     }
 
     pub(super) fn rto(&self) -> Duration {
-        self.governor.knobs().rto.unwrap_or_else(|| retransmission_timeout(self.rtt.timeout()))
+        self.governor.knobs().rto.unwrap_or_else(|| {
+            let answer = self.rtt.timeout();
+            // A stock peer's losses may come to light by time only, so that there is none to spare.
+            let patience = if self.stock { Duration::ZERO } else { self.rtt.smoothed() + STALL };
+            retransmission_timeout(answer.max(patience))
+        })
     }
 
     /// An ACK unanswered is sent again when its ACK2 should have come; a peer that claims a round

@@ -1,5 +1,7 @@
 //! What a connection receives: packets to its halves, and what follows from them.
 
+use core::time::Duration;
+
 use bytes::Bytes;
 use farhaul_base::Time;
 use farhaul_control::{ENGINE_SUBTYPES, SYN, SentPacket};
@@ -170,6 +172,7 @@ impl Connection {
             Control::Ack { .. } | Control::Nak(_) | Control::Ack2 { .. } | Control::KeepAlive
         ) {
             self.stock = timestamp == 0;
+            self.ours = !self.stock;
         }
         match control {
             Control::Ack { ack_seq, ack } => self.on_ack(now, *ack_seq, ack),
@@ -266,7 +269,10 @@ impl Connection {
         self.tell_law_news(now, app_limited, newest, |law, view, knobs| {
             law.on_ack(next, view, knobs);
         });
-        self.send.resend_silent_hole(now, self.rto(), self.stock);
+        // A peer of ours repeats its reports, so what comes late was not lost.
+        if self.stock {
+            self.send.resend_silent_hole(now, self.rto());
+        }
         if self.was_full && self.send_space() >= self.send_limit(SEND_AHEAD) / 4 {
             self.was_full = false;
             self.events.writable = true;
@@ -336,6 +342,8 @@ impl Connection {
             lost.iter().for_each(|range| self.doubts.believe(now, range.last));
             // What comes before it has noticed that it is connected, stock drops: no congestion.
             lost.retain(|range| range.last.since(self.agreement.isn) >= STOCK_DEAF_FOR);
+        } else if valid {
+            self.send.on_heard(now);
         }
         let newest = self.arrival(now, newest);
         if !lost.is_empty() {
@@ -395,7 +403,11 @@ impl Connection {
             self.outbox.naks.clear();
         }
         let repeat = self.nak_interval();
-        self.receive.report_losses(now, repeat, &mut self.outbox.naks);
+        // What was sent again since the first report, a peer of ours does not send once more, while a
+        // stock peer would.
+        let remind =
+            if self.ours { self.rtt.min().unwrap_or_default() / 2 } else { Duration::ZERO };
+        self.receive.report_losses(now, repeat, remind, &mut self.outbox.naks);
     }
 }
 

@@ -21,6 +21,9 @@ const MAX_WAIT: Duration = Duration::from_millis(100);
 /// Packets without reordering after which the tolerance shrinks.
 const CALM: u32 = 4096;
 
+/// Reports that go with a new one, at most.
+const REMINDERS: usize = 16;
+
 /// How much reordering to put up with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReorderTolerance {
@@ -135,6 +138,27 @@ impl Gaps {
                 let floor = START.min(max);
                 self.packets = (self.packets - self.packets / 4).max(floor);
                 self.wait = (self.wait - self.wait / 4).max(MIN_WAIT);
+            }
+        }
+    }
+
+    /// Appends to `out`, behind what is to be reported now, what was first reported less than `span`
+    /// ago and is still missing, so that a report which the path loses costs no more time than until
+    /// the next one. `base`: nothing is missing before it.
+    pub fn recent(&self, now: Time, base: Seq, span: Duration, out: &mut Vec<LossRange>) {
+        let mut room = REMINDERS;
+        for &(range, at) in self.reported[0].iter().rev() {
+            if now - at >= span || room == 0 {
+                break;
+            }
+            // What is reported now has just been put there.
+            if at == now {
+                continue;
+            }
+            let first = if range.first.since(base) < 0 { base } else { range.first };
+            if let Some(run) = self.loss.next_range(first, range.last) {
+                out.push(run);
+                room -= 1;
             }
         }
     }
@@ -274,6 +298,32 @@ mod tests {
         assert_eq!(due(&mut gaps, 600, 30), [range(16, 20)]);
         assert_eq!(due(&mut gaps, 1_000, 30), [range(16, 20)]);
         assert_eq!(due(&mut gaps, 1_400, 30), [range(16, 20)], "no longer than four intervals");
+    }
+
+    /// With a new report go those of the last half of a round trip, and nothing that has come since.
+    #[test]
+    fn a_new_report_reminds_of_those_just_before() {
+        let mut gaps = Gaps::new(ReorderTolerance::Fixed(0));
+        let recent = |gaps: &Gaps, ms| {
+            let mut out = Vec::new();
+            let span = Duration::from_millis(20);
+            gaps.recent(Time::from_millis(ms), Seq::new(0), span, &mut out);
+            out
+        };
+        for (ms, first) in [(0, 5), (10, 10), (15, 20), (25, 30)] {
+            open(&mut gaps, ms, range(first, first + 2));
+            due(&mut gaps, ms, first + 3);
+        }
+        assert_eq!(recent(&gaps, 25), [range(20, 22), range(10, 12)]);
+        gaps.close(Seq::new(20));
+        gaps.give_up(range(10, 12));
+        assert_eq!(recent(&gaps, 25), [range(21, 22)]);
+        // However many there are.
+        for first in 20..60 {
+            open(&mut gaps, 26, range(4 * first, 4 * first));
+            due(&mut gaps, 26, 4 * first + 1);
+        }
+        assert_eq!(recent(&gaps, 27).len(), REMINDERS);
     }
 
     #[test]

@@ -307,7 +307,7 @@ fn a_silent_hole_is_filled_faster_and_faster() {
     while una < 100 {
         let now = at(140 + 40 * rounds);
         half.on_ack(now, seq(una), None);
-        half.resend_silent_hole(now, RTO, false);
+        half.resend_silent_hole(now, RTO);
         let run = (1 << rounds).min(100 - una);
         assert_eq!(places(&mut half, now), (una..una + run).map(|p| p as i32).collect::<Vec<_>>());
         una += run;
@@ -318,7 +318,7 @@ fn a_silent_hole_is_filled_faster_and_faster() {
     let mut half = with_stream(10);
     places(&mut half, at(0));
     half.on_ack(at(50), seq(4), None);
-    half.resend_silent_hole(at(50), RTO, false);
+    half.resend_silent_hole(at(50), RTO);
     assert!(places(&mut half, at(50)).is_empty());
 }
 
@@ -329,7 +329,7 @@ fn an_ack_that_waited_makes_no_hole_of_what_was_sent_since() {
     let mut half = with_stream(20);
     places(&mut half, at(10));
     half.on_ack(at(9), seq(5), None);
-    half.resend_silent_hole(at(9), RTO, false);
+    half.resend_silent_hole(at(9), RTO);
     assert!(places(&mut half, at(10)).is_empty());
     half.on_loss_report(at(9), range(6, 6), Duration::ZERO).unwrap();
     assert_eq!(places(&mut half, at(11)), [6]);
@@ -350,11 +350,11 @@ fn overdue_retransmissions_are_lost_together() {
     assert_eq!(places(&mut half, at(90)), [12]);
     // Too early to tell.
     half.on_ack(at(50), seq(2), None);
-    half.resend_silent_hole(at(50), RTO, true);
+    half.resend_silent_hole(at(50), RTO);
     assert!(places(&mut half, at(50)).is_empty());
     // Packet 2 has come at last, 5 has not; 12 may still be on its way.
     half.on_ack(at(120), seq(5), None);
-    half.resend_silent_hole(at(120), RTO, true);
+    half.resend_silent_hole(at(120), RTO);
     assert_eq!(places(&mut half, at(120)), [5, 9]);
     // The timer finds them as well.
     half.on_timeout(at(221), RTO, true).unwrap();
@@ -510,6 +510,6 @@ fn the_clock_wraps() {
     half.append(Bytes::from(vec![1; 300]));
     sent(&mut half, at(500));
     half.on_ack(at(560), seq(1), None);
-    half.resend_silent_hole(at(560), Duration::from_millis(50), false);
+    half.resend_silent_hole(at(560), Duration::from_millis(50));
     assert_eq!(places(&mut half, at(560)), [1]);
 }

@@ -43,6 +43,9 @@ pub struct Host {
     /// It is like the stock library: it reports no loss twice, and its control packets bear no time
     /// stamp. The losses reported.
     pub stock: Option<BTreeSet<u32>>,
+    /// When it is stalled: from and until, in order. Nothing is read, sent or timed then; the kernel
+    /// goes on to take what arrives, and stamps it.
+    pub stalls: Vec<(Time, Time)>,
     transmit: Transmit,
     chunks: Chunks,
 }
@@ -56,9 +59,28 @@ impl Host {
             log: None,
             deaf: false,
             stock: None,
+            stalls: Vec::new(),
             transmit: Transmit::new(),
             chunks: Chunks::default(),
         }
+    }
+
+    /// Stalls it for 1 ms to `longest`, after `pause` each time on the average, for a minute.
+    pub fn stall(&mut self, seed: u64, pause: Duration, longest: Duration) {
+        let mut rng = Rng::new(seed);
+        let mut at = Time::from_millis(500);
+        while at < Time::from_secs(60) {
+            let start = at + Duration::from_secs_f64(rng.exponential(pause.as_secs_f64()));
+            let most = longest.as_nanos() as u64 - 1_000_000;
+            at = start.plus_nanos(1_000_000 + rng.below(most + 1));
+            self.stalls.push((start, at));
+        }
+    }
+
+    /// When it next runs, `at` or later.
+    fn runs_at(&self, at: Time) -> Time {
+        let over = self.stalls.partition_point(|(_, end)| *end <= at);
+        self.stalls.get(over).map_or(at, |(start, end)| if *start <= at { *end } else { at })
     }
 
     /// Makes a stock host's packet of one of ours; false if it would not send it.
@@ -154,6 +176,9 @@ impl Net {
     fn send(&mut self, side: usize) -> bool {
         let host = &mut self.hosts[side];
         let mut sent = false;
+        if host.runs_at(self.now) != self.now {
+            return false;
+        }
         while host.endpoint.poll_transmit(self.now, &mut host.transmit) {
             sent = true;
             assert!(host.transmit.len() <= 65_507 && !host.transmit.is_empty());
@@ -174,12 +199,14 @@ impl Net {
 
     fn deliver(&mut self, to: usize) -> bool {
         let mut delivered = false;
-        if self.now != self.next_look(self.now) {
+        if self.now != self.next_look(to, self.now) {
             return false;
         }
         let mut waiting = self.links[1 - to].poll(self.now);
-        while let Some((_, first)) = waiting.take() {
+        while let Some((at, first)) = waiting.take() {
             delivered = true;
+            // A host that was stalled has the kernel's stamps.
+            let at = if self.hosts[to].stalls.is_empty() { self.now } else { at };
             let segment = first.bytes.len();
             let mut buffer = BytesMut::from(&first.bytes[..]);
             let mut last = segment;
@@ -203,9 +230,9 @@ impl Net {
                 match bytes.first_chunk().copied().filter(|_| self.apart) {
                     Some(header) => {
                         let payload = bytes.split_off(wire::HEADER_LEN);
-                        endpoint.handle_packet(self.now, first.from, &header, &payload);
+                        endpoint.handle_packet(at, first.from, &header, &payload);
                     }
-                    None => endpoint.handle(self.now, first.from, &bytes, segment, self.batch),
+                    None => endpoint.handle(at, first.from, &bytes, segment, self.batch),
                 }
             }
         }
@@ -215,9 +242,12 @@ impl Net {
     /// Goes on to the next thing that happens, but not beyond `until`. False if that came first.
     pub fn step(&mut self, until: Time) -> bool {
         self.settle();
-        let links = self.links.iter().filter_map(Link::next_event).map(|at| self.next_look(at));
-        let timers =
-            self.hosts.iter().filter(|h| !h.deaf).filter_map(|h| h.endpoint.poll_timeout());
+        let links = [A, B]
+            .into_iter()
+            .filter_map(|to| self.links[1 - to].next_event().map(|at| self.next_look(to, at)));
+        let timers = self.hosts.iter().filter(|h| !h.deaf).filter_map(|host| {
+            host.endpoint.poll_timeout().map(|at| host.runs_at(at.max(self.now)))
+        });
         let next = links.chain(timers).min().unwrap_or(Time::MAX);
         if next > until {
             self.now = until;
@@ -226,17 +256,25 @@ impl Net {
         self.idle_steps += 1;
         assert!(self.idle_steps < 10_000, "time-outs that lead to nothing, at {:?}", self.now);
         self.now = next.max(self.now);
-        for host in self.hosts.iter_mut().filter(|h| !h.deaf) {
-            host.endpoint.handle_timeout(self.now);
+        for side in [A, B] {
+            // What has come while the host was stalled comes before the timers.
+            if !self.hosts[side].stalls.is_empty() {
+                self.deliver(side);
+            }
+            let host = &mut self.hosts[side];
+            if !host.deaf && host.runs_at(self.now) == self.now {
+                host.endpoint.handle_timeout(self.now);
+            }
         }
         self.settle();
         true
     }
 
-    /// When a host that looks now and then finds what arrives at `at`.
-    fn next_look(&self, at: Time) -> Time {
+    /// When a host that looks now and then, or is stalled, finds what arrives at `at`.
+    fn next_look(&self, host: usize, at: Time) -> Time {
         let interval = self.interval.as_nanos().max(1) as u64;
-        Time::from_nanos(at.as_nanos().div_ceil(interval) * interval)
+        let look = Time::from_nanos(at.as_nanos().div_ceil(interval) * interval);
+        self.hosts[host].runs_at(look)
     }
 
     pub fn run_for(&mut self, span: Duration) {

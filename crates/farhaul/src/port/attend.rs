@@ -78,7 +78,7 @@ impl Port {
         self.attended_at.store(now.as_nanos().max(1), Ordering::Relaxed);
         receiver.receive(self);
         let mut state = self.lock();
-        state.endpoint.handle_timeout(now);
+        state.endpoint.handle_timeout(receiver.timers_until(now));
         let others = state.dispatch(true, Some(own));
         let failed = state.check().is_err();
         release(state);
