@@ -44,6 +44,9 @@ const BURST_BYTES: f64 = 65_536.0;
 /// Data packets an ACK. The draft wants four ACKs a round trip while it probes: this gives them
 /// from 16 packets in flight on, and below that the timer of a SYN interval is often enough.
 const ACK_INTERVAL: u32 = 4;
+/// Share of the window on top of it while a hole is repaired: what was sent again counts as in flight
+/// until the ACK number passes it.
+const REPAIR_ROOM: f64 = 0.25;
 /// In a packet's tag, beside what was in flight when it left: its delivery rate is that of
 /// `ProbeRTT`, and says nothing of the path's (draft: `MarkConnectionAppLimited`).
 const SLOWED: u64 = 1 << 32;
@@ -183,8 +186,8 @@ impl Bbr {
     fn in_flight(&self, view: &View) -> f64 {
         let unacknowledged = i64::from(view.in_flight);
         let counted = count(view) - self.drift;
-        let packets =
-            if self.repairing.is_some() { unacknowledged.min(counted) } else { unacknowledged };
+        let blind = self.repairing.is_some() && !view.sees_beyond_holes;
+        let packets = if blind { unacknowledged.min(counted) } else { unacknowledged };
         packets.max(0) as f64
     }
 
@@ -279,10 +282,12 @@ impl Bbr {
         self.window = self.window.min(cap.min(self.bounds.shortterm)).max(LEAST_PIPE);
     }
 
-    /// While a hole is repaired UDT's engine holds the window against what left in the last round
-    /// trip and SYN interval, for an ACK may wait so long: the same rate makes that much more of it.
+    /// While a hole is repaired UDT's engine holds the window towards a stock peer against what left in
+    /// the last round trip and SYN interval, for an ACK may wait so long: the same rate makes that much
+    /// more of it. A peer of ours tells what arrives, but not which retransmissions.
     fn apply_window(&self, view: &View, knobs: &mut Knobs) {
         let stretch = SYN_NS / (view.rtt.as_nanos() as f64).max(1.0);
+        let stretch = if view.sees_beyond_holes { REPAIR_ROOM } else { stretch };
         knobs.window =
             if self.repairing.is_some() { self.window * (1.0 + stretch) } else { self.window };
     }
@@ -359,6 +364,10 @@ impl Law for Bbr {
             self.repair(view.largest_sent);
         }
         self.on_news(0, repairing, view, knobs);
+    }
+
+    fn on_arrivals(&mut self, view: &View, knobs: &mut Knobs) {
+        self.on_news(0, self.repairing.is_some(), view, knobs);
     }
 
     fn on_loss(&mut self, lost: &[LossRange], view: &View, knobs: &mut Knobs) {

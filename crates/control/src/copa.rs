@@ -47,8 +47,8 @@ pub struct Copa {
     /// Smoothed round-trip time; 0 before the first sample.
     rtt: f64,
     delays: Delays,
-    /// What the last ACK was for: everything before it.
-    acked: Seq,
+    /// [`View::delivered`] when it was last counted.
+    delivered: u64,
     answered: Answered,
 }
 
@@ -108,7 +108,7 @@ impl Copa {
             rounds: Rounds::default(),
             rtt: 0.0,
             delays: Delays::default(),
-            acked: Seq::new(0),
+            delivered: 0,
             answered: Answered::new(),
         }
     }
@@ -145,34 +145,12 @@ impl Copa {
         }
         self.lost = false;
     }
-}
 
-impl Law for Copa {
-    fn name(&self) -> &'static str {
-        Copa::INFO.name
-    }
-
-    fn state(&self) -> &'static str {
-        match (self.slow, self.competes) {
-            (true, _) => "slow start",
-            (false, true) => "competitive",
-            (false, false) => "default",
-        }
-    }
-
-    fn init(&mut self, view: &View, knobs: &mut Knobs) {
-        knobs.window = view.start_window(self.initial_window);
-        knobs.period_ns = 0.0;
-        knobs.ack_interval = ACK_INTERVAL;
-        self.window_before = knobs.window;
-        self.acked = view.largest_acked.next();
-        self.answered.until(view.largest_acked);
-    }
-
-    fn on_ack(&mut self, next: Seq, view: &View, knobs: &mut Knobs) {
-        let acked = f64::from(next.since(self.acked).max(0)).min(knobs.window);
-        self.acked = next;
-        self.answered.on_ack(next);
+    /// What an ACK, or news of what has arrived behind a hole, tells.
+    fn on_news(&mut self, view: &View, knobs: &mut Knobs) {
+        // Behind a hole ACKs tell nothing, and a window moved by them alone would not come down.
+        let acked = (view.delivered.saturating_sub(self.delivered) as f64).min(knobs.window);
+        self.delivered = view.delivered;
         if let Some(newest) = view.newest {
             self.measure(view, newest.rtt.as_secs_f64());
         }
@@ -201,6 +179,38 @@ impl Law for Copa {
         knobs.window = knobs.window.max(LEAST_WINDOW);
         // Twice as fast as the window, so that it is the window that limits (§2.1).
         knobs.period_ns = standing * 1e9 / (2.0 * knobs.window);
+    }
+}
+
+impl Law for Copa {
+    fn name(&self) -> &'static str {
+        Copa::INFO.name
+    }
+
+    fn state(&self) -> &'static str {
+        match (self.slow, self.competes) {
+            (true, _) => "slow start",
+            (false, true) => "competitive",
+            (false, false) => "default",
+        }
+    }
+
+    fn init(&mut self, view: &View, knobs: &mut Knobs) {
+        knobs.window = view.start_window(self.initial_window);
+        knobs.period_ns = 0.0;
+        knobs.ack_interval = ACK_INTERVAL;
+        self.window_before = knobs.window;
+        self.delivered = view.delivered;
+        self.answered.until(view.largest_acked);
+    }
+
+    fn on_ack(&mut self, next: Seq, view: &View, knobs: &mut Knobs) {
+        self.answered.on_ack(next);
+        self.on_news(view, knobs);
+    }
+
+    fn on_arrivals(&mut self, view: &View, knobs: &mut Knobs) {
+        self.on_news(view, knobs);
     }
 
     fn on_loss(&mut self, lost: &[LossRange], view: &View, _knobs: &mut Knobs) {

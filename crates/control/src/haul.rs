@@ -307,7 +307,7 @@ impl Haul {
         // left in the last round trip and SYN interval.
         let stretch = if view.ack_wait > Duration::ZERO && self.delays.base > 0.0 {
             view.ack_wait.as_secs_f64() / self.delays.base
-        } else if self.repairing.is_some() {
+        } else if self.repairing.is_some() && !view.sees_beyond_holes {
             SYN.as_secs_f64() / view.rtt.as_secs_f64().max(1e-6)
         } else {
             0.0
@@ -354,6 +354,10 @@ impl Law for Haul {
         if self.repairing.is_some_and(|newest| next.since(newest) > 0) {
             self.repairing = None;
         }
+        self.on_news(view, knobs);
+    }
+
+    fn on_arrivals(&mut self, view: &View, knobs: &mut Knobs) {
         self.on_news(view, knobs);
     }
 

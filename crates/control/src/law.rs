@@ -38,8 +38,13 @@ pub struct View {
     pub real_period_ns: f64,
     /// Maximum segment size: bytes of a full packet with all headers.
     pub mss: u32,
-    /// Packets sent and not yet acknowledged.
+    /// Packets in the network: sent, and not known to have arrived or to be lost. Without
+    /// [`View::sees_beyond_holes`], packets sent and not yet acknowledged.
     pub in_flight: u32,
+    /// The peer tells of what arrives behind a hole, as farhaul peers do; towards others the window in
+    /// force while a hole is repaired is held against what left in the last round trip and SYN
+    /// interval.
+    pub sees_beyond_holes: bool,
     /// Packets the peer is ready to take now.
     pub flow_window: u32,
     /// Packets the peer announced at most, at connection set-up.
@@ -76,6 +81,7 @@ impl Default for View {
             real_period_ns: 0.0,
             mss: 1500,
             in_flight: 0,
+            sees_beyond_holes: false,
             flow_window: 1 << 20,
             max_window: 1 << 20,
             largest_sent: Seq::new(Seq::MAX),
@@ -104,6 +110,10 @@ pub struct Arrival {
     pub seq: Seq,
     /// From its sending to the news of its arrival.
     pub rtt: Duration,
+    /// The same without what the news waited on the way back, which is no queue of this flow's making:
+    /// as if that took no longer than the least of the last seconds. From the time stamps of farhaul
+    /// peers, to within the drift of the clocks, some tenths of a millisecond; none towards others.
+    pub forward: Option<Duration>,
     /// What [`Law::on_packet_sent`] returned for it; 0 if the law does not watch packets.
     pub tag: u64,
     /// What arrived between its sending and its arrival, if the law watches packets.
@@ -304,6 +314,10 @@ pub trait Law: Debug + Send {
 
     /// An ACK covers everything before `next`.
     fn on_ack(&mut self, _next: Seq, _view: &View, _knobs: &mut Knobs) {}
+
+    /// Packets have arrived behind a hole, of which [`View::newest`] and [`View::delivered`] tell,
+    /// while the ACK number stands still: [`View::sees_beyond_holes`].
+    fn on_arrivals(&mut self, _view: &View, _knobs: &mut Knobs) {}
 
     /// The peer reported these ranges lost, in one NAK.
     fn on_loss(&mut self, _lost: &[LossRange], _view: &View, _knobs: &mut Knobs) {}

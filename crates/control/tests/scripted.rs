@@ -66,7 +66,8 @@ impl Script {
             lost_before: self.view.trace.packets_lost,
         };
         let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
-        self.view.newest = Some(Arrival { seq: newest, rtt, tag: 0, delivery: Some(delivery) });
+        self.view.newest =
+            Some(Arrival { seq: newest, rtt, forward: None, tag: 0, delivery: Some(delivery) });
         let next = Seq::new(self.next);
         self.governor.tell(&self.view, |law, view, knobs| law.on_ack(next, view, knobs));
         self.view.newest = None;

@@ -6,6 +6,7 @@ mod doubts;
 mod governor;
 mod incoming;
 mod outgoing;
+mod way_back;
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -19,6 +20,7 @@ use self::disowned::Disowned;
 use self::doubts::Doubts;
 use self::governor::DeliveryRate;
 use self::outgoing::{Outbox, Wish};
+use self::way_back::WayBack;
 use crate::config::{Config, MIN_BANDWIDTH, Mode, payload_size};
 use crate::frames::Frames;
 use crate::handshake::Agreement;
@@ -140,6 +142,9 @@ pub struct Connection {
     send: SendHalf,
     receive: ReceiveHalf,
     rtt: Rtt,
+    /// When a packet's time was last taken for a sample of it.
+    rtt_sampled_at: Option<Time>,
+    way_back: WayBack,
     governor: Governor,
     /// For laws that watch packets: those that leave now, and what is remembered of those in
     /// flight.
@@ -228,6 +233,8 @@ impl Connection {
             send,
             receive,
             rtt,
+            rtt_sampled_at: None,
+            way_back: WayBack::default(),
             governor: Governor::new(law),
             watched: Vec::new(),
             sampler: Sampler::new(agreement.isn),
@@ -636,7 +643,7 @@ impl Connection {
             Some(self.last_sent + self.config.keep_alive),
             self.send.timeout(self.rto()),
             self.send.next_send(),
-            self.receive.acks.timeout(self.receive.point(), self.ack_repeat()),
+            self.receive.acks.timeout(self.receive.point(), self.ack_repeat(), self.tells_beyond()),
             self.receive.gaps.timeout(self.nak_interval()),
             self.doubts.timeout(),
             self.governor.knobs().timer,

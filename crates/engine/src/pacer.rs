@@ -30,6 +30,8 @@ pub struct Pacer {
     /// A window holds packets back: time that passes now earns one burst at most, beside the packet
     /// that is due.
     held: bool,
+    /// And that is no fault of the rate's: what passes is not missed.
+    excused: bool,
     paused_until: Time,
     /// Since the last [`Pacer::reset_shortfall`]: when it was, and time in which packets were due
     /// and could not go.
@@ -47,6 +49,7 @@ impl Pacer {
             max_burst: max_burst.max(1),
             idle: true,
             held: false,
+            excused: false,
             paused_until: Time::ZERO,
             asked_at: now,
             lost_ns: 0.0,
@@ -85,10 +88,18 @@ impl Pacer {
         self.held = true;
     }
 
+    /// A window holds packets back while a hole is repaired: as [`Pacer::set_held`], but the time is
+    /// not missed, for it is no sign that the rate is too high.
+    pub fn set_repairing(&mut self) {
+        self.held = true;
+        self.excused = true;
+    }
+
     /// Packets that may leave now; there is something to send.
     pub fn budget(&mut self, now: Time) -> u32 {
         let now_ns = now.as_nanos() as f64;
         let was_held = core::mem::take(&mut self.held);
+        let excused = core::mem::take(&mut self.excused);
         if core::mem::take(&mut self.idle) {
             self.next_ns = self.next_ns.max(now_ns);
         }
@@ -104,7 +115,7 @@ impl Pacer {
         let most = if was_held { f64::from(self.burst()) * period } else { MAX_CREDIT_NS };
         let most = most.min(MAX_CREDIT_NS);
         if credit > most {
-            self.lost_ns += credit - most;
+            self.lost_ns += if excused { 0.0 } else { credit - most };
             self.next_ns = now_ns - most;
         }
         // A rounding error of a nanosecond must not cost a wake-up.

@@ -117,6 +117,12 @@ impl ReceiveHalf {
         self.highest.next().since(self.point()).max(0) as u32
     }
 
+    /// Beyond the highest packet that has come, and how many are missing before it; none if none is.
+    pub fn beyond(&self) -> Option<(Seq, u32)> {
+        let missing = self.gaps.missing();
+        (missing > 0).then(|| (self.highest.next(), missing))
+    }
+
     /// The buffer may span so many packets from now on, not fewer than before.
     pub fn widen(&mut self, capacity: u32) {
         self.capacity = self.capacity.max(capacity);

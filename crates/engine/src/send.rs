@@ -77,6 +77,8 @@ pub struct SendHalf {
     /// Congestion window, packets.
     window: u32,
     flight: Flight,
+    /// The peer tells what arrives behind a hole, so that what is in the network can be counted.
+    pub sees_beyond_holes: bool,
     /// Beyond the newest packet that is known to have arrived.
     seen: Seq,
     /// Packets in flight that have been taken for lost: those before `seen` that may be missing.
@@ -125,6 +127,7 @@ impl SendHalf {
             flow_limit: isn.plus(flight_flag),
             window: 16,
             flight: Flight::default(),
+            sees_beyond_holes: false,
             seen: isn,
             missing: 0,
             delivered: 0,
@@ -206,8 +209,26 @@ impl SendHalf {
         !self.loss.is_empty() || (self.buffer.has_unsent() && self.window_open())
     }
 
+    /// Packets that are on the fly, as far as is known: those sent after the newest that has arrived,
+    /// and those sent again. Of a peer that does not tell what arrives behind a hole, those not
+    /// acknowledged.
+    pub fn in_network(&self) -> u32 {
+        let unacknowledged = self.buffer.in_flight();
+        if !self.sees_beyond_holes {
+            return unacknowledged;
+        }
+        let beyond = self.next_seq().since(self.seen.later(self.una)).max(0) as u32;
+        let again = self.missing.saturating_sub(self.loss.len());
+        let counted = (beyond + again).min(unacknowledged);
+        // News that is lost or waits at the peer leaves more than is really there.
+        if self.is_repairing() { counted.min(self.flight.packets()) } else { counted }
+    }
+
     fn window_open(&self) -> bool {
         let unacknowledged = self.buffer.in_flight();
+        if self.sees_beyond_holes {
+            return self.in_network() < self.window && unacknowledged < self.flow_window();
+        }
         if self.is_repairing() {
             unacknowledged < (REPAIR_WINDOWS * self.window).min(self.flow_window())
                 && self.flight.packets() < self.window
@@ -241,10 +262,10 @@ impl SendHalf {
         if !self.can_send() {
             self.pair_open = false;
             // To wait for a hole's repair is not to be slower than the rate: the time is not missed.
-            if !self.buffer.has_unsent() || self.is_repairing() {
-                self.pacer.set_idle();
-            } else {
-                self.pacer.set_held();
+            match (self.buffer.has_unsent(), self.is_repairing()) {
+                (true, false) => self.pacer.set_held(),
+                (true, true) if self.sees_beyond_holes => self.pacer.set_repairing(),
+                _ => self.pacer.set_idle(),
             }
             return 0;
         }
@@ -379,6 +400,35 @@ impl SendHalf {
         let slot = self.buffer.sent(u32::try_from(newest.since(self.una)).ok()?)?;
         let age = slot.age_us(self.clock_us(now));
         (slot.fate == Fate::Fresh).then_some((newest, Duration::from_micros(age.into())))
+    }
+
+    /// The peer has everything before `end` but `missing` packets, from `point` on, and takes
+    /// `available` packets from there. False if that cannot be.
+    pub fn on_beyond(
+        &mut self,
+        now: Time,
+        point: Seq,
+        end: Seq,
+        missing: u32,
+        available: u32,
+    ) -> bool {
+        let behind = end.since(point);
+        let sent = end.since(self.next_seq()) <= 0;
+        if !sent || behind <= 0 || missing == 0 || missing > behind as u32 {
+            return false;
+        }
+        // What is older than the last ACK tells nothing.
+        if point.since(self.una) < 0 {
+            return true;
+        }
+        let limit = point.plus(available.min(1 << 29));
+        if limit.since(self.flow_limit) > 0 {
+            self.flow_limit = limit;
+        }
+        let arrived = point.since(self.una) as u64 + (behind as u32 - missing) as u64;
+        self.delivered = self.delivered.max(self.packets_acked + arrived);
+        self.last_progress = now;
+        true
     }
 
     /// To be called after [`SendHalf::on_seen`] and all that the same packet of the peer tells.
@@ -572,7 +622,8 @@ impl SendHalf {
         if self.can_send() {
             return Some(self.pacer.next_burst());
         }
-        (self.buffer.has_unsent() && self.is_repairing()).then(|| self.flight.next_change())?
+        let by_time = self.buffer.has_unsent() && self.is_repairing() && !self.sees_beyond_holes;
+        by_time.then(|| self.flight.next_change())?
     }
 
     /// Appends to the stream.

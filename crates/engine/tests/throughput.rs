@@ -86,6 +86,26 @@ fn a_very_noisy_long_path() {
     assert!(shares.iter().all(|share| *share >= 0.70), "{shares:?}");
 }
 
+/// A hole is always open, for ten packets are lost in each round trip of a millisecond: what arrives
+/// behind it is known all the same, and the queue stays short.
+#[test]
+fn a_short_path_where_a_hole_is_always_open() {
+    let path = LinkConfig { queue: "830p".parse().unwrap(), ..link("1G", 1) };
+    let noisy = LinkConfig { loss: "1%".parse().unwrap(), ..path.clone() };
+    for law in ["haul", "bbr", "copa"] {
+        let mut net = Net::asymmetric(noisy.clone(), path.clone(), 1);
+        let config = || Config { law: law.parse().unwrap(), ..stream() };
+        let ids = net.connect(config(), config());
+        let mut flow = Flood::new(ids);
+        flow.run_for(&mut net, Duration::from_secs(1));
+        let read = flow.run_for(&mut net, Duration::from_millis(1_500));
+        let share = read as f64 * 8.0 / 1.5e9;
+        let stats = net.stats(A, ids.0);
+        assert!(share > 0.75, "{law}: {share}; {stats:#?}");
+        assert!(stats.instant.rtt < Duration::from_millis(3), "{law}: {stats:#?}");
+    }
+}
+
 #[test]
 fn a_gigabit_long_path() {
     let outcome = run(&link("1G", 100), "udt", 8, 1);

@@ -82,7 +82,8 @@ fn gtp_flows_join_and_leave() {
             for flow in &report.flows[..flows as usize] {
                 let found = flow.series[half] / 1e6;
                 let what = format!("{} of {flows} in half-second {half}", flow.name);
-                assert!((found / fair - 1.0).abs() < 0.2, "{what}: {found}, not {fair}");
+                // A hole whose repair is lost as well moves what is delivered in order by 150 ms.
+                assert!((found / fair - 1.0).abs() < 0.3, "{what}: {found}, not {fair}");
             }
         }
     }

@@ -134,6 +134,7 @@ impl Path {
             let newest = Arrival {
                 seq: Seq::new(record.seq),
                 rtt: Duration::from_secs_f64(self.now - record.sent),
+                forward: None,
                 tag: record.tag,
                 delivery: Some(Delivery {
                     packets: self.acked - record.delivered,

@@ -38,7 +38,7 @@ impl Path {
             largest_acked: seq,
             largest_sent: seq.plus(window),
             delivered: self.delivered,
-            newest: Some(Arrival { seq, rtt, tag: 0, delivery: Some(delivery) }),
+            newest: Some(Arrival { seq, rtt, forward: None, tag: 0, delivery: Some(delivery) }),
             trace: crate::Trace { packets_lost: self.lost, ..crate::Trace::default() },
             ..View::default()
         }

@@ -22,7 +22,8 @@ impl Flow {
 
     fn ack(&mut self, rtt_ms: u64) {
         let rtt = Duration::from_millis(rtt_ms);
-        let newest = Arrival { seq: Seq::new(self.next), rtt, tag: 0, delivery: None };
+        let newest =
+            Arrival { seq: Seq::new(self.next), rtt, forward: None, tag: 0, delivery: None };
         self.next += 1;
         let view = View {
             now: Time::from_millis(u64::from(self.next)),
@@ -97,7 +98,7 @@ fn few_samples_say_nothing() {
     for round in 1..20u32 {
         for sample in 0..7 {
             let rtt = Duration::from_millis(u64::from(100 * round));
-            let newest = Arrival { seq: Seq::new(0), rtt, tag: 0, delivery: None };
+            let newest = Arrival { seq: Seq::new(0), rtt, forward: None, tag: 0, delivery: None };
             let acked = Seq::new(100 * round + sample);
             let sent = 100 * (round + 1);
             let view = View { newest: Some(newest), largest_acked: acked, ..view(0, 50, sent) };

@@ -10,9 +10,10 @@ pub(crate) fn acked(now_ms: u64, next: u32, in_flight: u32, rtt_ms: f64) -> View
     View {
         now: Time::from_millis(now_ms),
         in_flight,
+        delivered: next.into(),
         largest_acked: last,
         largest_sent: last.plus(in_flight),
-        newest: Some(Arrival { seq: last, rtt, tag: 0, delivery: None }),
+        newest: Some(Arrival { seq: last, rtt, forward: None, tag: 0, delivery: None }),
         ..View::default()
     }
 }

@@ -5,7 +5,8 @@ use core::time::Duration;
 
 use farhaul_base::Time;
 use farhaul_control::{
-    Arrival, CustomMessage, ENGINE_SUBTYPES, Knobs, Law, MOST_MESSAGES, SYN, Trace, View,
+    Arrival, CustomMessage, ENGINE_SUBTYPES, Knobs, Law, MOST_MESSAGES, SYN, SentPacket, Trace,
+    View,
 };
 use farhaul_wire::Seq;
 
@@ -114,9 +115,10 @@ impl Connection {
         let mut packets = core::mem::take(&mut self.watched);
         let mut view = self.view(now, false);
         // What is counted as in flight already when the first of them leaves.
-        view.in_flight -= packets.iter().filter(|p| !p.retransmission).count() as u32;
+        let counts = |packet: &SentPacket| u32::from(self.ours || !packet.retransmission);
+        view.in_flight = view.in_flight.saturating_sub(packets.iter().map(counts).sum());
         for packet in &packets {
-            view.in_flight += u32::from(!packet.retransmission);
+            view.in_flight += u32::from(self.ours || !packet.retransmission);
             let tag = self
                 .governor
                 .tell(&view, |law, view, knobs| law.on_packet_sent(packet, view, knobs));
@@ -130,6 +132,18 @@ impl Connection {
         self.apply_knobs(now);
     }
 
+    /// Takes the time of a packet that was sent once for a sample of the round trip: while a hole is
+    /// repaired ACKs bring none. Many come in a round trip, of which the filter of the protocol is to
+    /// see few.
+    pub(super) fn sample_rtt(&mut self, now: Time, newest: Option<(Seq, Duration)>) {
+        let Some((_, rtt)) = newest.filter(|_| self.ours) else { return };
+        let (sampled_at, interval) = (self.rtt_sampled_at, self.rtt.smoothed().min(SYN));
+        if sampled_at.is_none_or(|at| now - at >= interval) {
+            self.rtt_sampled_at = Some(now);
+            self.rtt.update(now, rtt.as_micros().min(u128::from(u32::MAX)) as u32);
+        }
+    }
+
     /// What [`SendHalf::on_seen`](crate::send::SendHalf::on_seen) returned, for the law: once
     /// everything is counted that came with the news.
     pub(super) fn arrival(
@@ -141,7 +155,8 @@ impl Connection {
         let (seq, rtt) = newest?;
         let sample = self.sampler.on_arrival(now, seq, delivered);
         let tag = sample.map_or(0, |(tag, _)| tag);
-        Some(Arrival { seq, rtt, tag, delivery: sample.map(|(_, delivery)| delivery) })
+        let forward = self.way_back.without(rtt);
+        Some(Arrival { seq, rtt, forward, tag, delivery: sample.map(|(_, delivery)| delivery) })
     }
 
     /// Lets what the law has set take effect.
@@ -192,7 +207,6 @@ impl Connection {
         // It corrects the law once: the step that follows starts from the corrected period.
         let (real_period, measured_at) = self.real_period;
         let real_period = if now - measured_at < SYN { real_period } else { 0.0 };
-        let asked = !self.stock && self.governor.knobs().ack_interval > 0;
         let ipv6_extra = self.config.mss - self.config.wire_mss(self.peer.ip());
         View {
             now,
@@ -207,12 +221,13 @@ impl Connection {
             capacity: self.capacity,
             real_period_ns: self.send.pacer.period_ns().max(real_period),
             mss: self.agreement.wire_mss + ipv6_extra,
-            in_flight: self.send.buffer.in_flight(),
+            in_flight: self.send.in_network(),
+            sees_beyond_holes: self.ours,
             flow_window: self.send.flow_window(),
             max_window: self.agreement.flight_flag,
             largest_sent: self.send.next_seq().prev(),
             largest_acked: self.send.una().prev(),
-            ack_wait: if asked { Duration::ZERO } else { SYN },
+            ack_wait: self.ack_wait(),
             app_limited,
             delivered: self.send.delivered(),
             newest: None,
@@ -250,6 +265,12 @@ impl Connection {
     pub(crate) fn has_received(&mut self) -> bool {
         let before = core::mem::replace(&mut self.received_before, self.receive.packets_received);
         before != self.receive.packets_received
+    }
+
+    /// How long the peer may keep the news of an arrival to itself.
+    pub(super) fn ack_wait(&self) -> Duration {
+        let asked = !self.stock && self.governor.knobs().ack_interval > 0;
+        if asked { Duration::ZERO } else { SYN }
     }
 
     pub(super) fn rto(&self) -> Duration {

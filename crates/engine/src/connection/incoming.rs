@@ -8,7 +8,7 @@ use farhaul_control::{ENGINE_SUBTYPES, SYN, SentPacket};
 use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Packet, Request, Seq};
 
 use super::governor::PERIOD_MEASURED_OVER;
-use super::outgoing::{DATA_TAGS, MAX_NAK_RANGES, WISH, Wish};
+use super::outgoing::{BEYOND, Beyond, DATA_TAGS, MAX_NAK_RANGES, WISH, Wish};
 use super::{ABORTED, ACCOUNTS, CloseReason, Connection, Life, SEND_AHEAD};
 use crate::config::Mode;
 use crate::receive::Payload;
@@ -173,6 +173,10 @@ impl Connection {
         ) {
             self.stock = timestamp == 0;
             self.ours = !self.stock;
+            self.send.sees_beyond_holes = self.ours;
+        }
+        if timestamp != 0 {
+            self.way_back.on_control(now, self.send.clock_us(now), timestamp);
         }
         match control {
             Control::Ack { ack_seq, ack } => self.on_ack(now, *ack_seq, ack),
@@ -211,6 +215,12 @@ impl Connection {
                 self.events.writable = true;
             }
             Control::User { subtype: WISH, info, .. } => self.peer_wish = Wish::from_word(*info),
+            Control::User { subtype: BEYOND, info, payload } => {
+                match Beyond::from_message(*info, payload) {
+                    Some(beyond) => self.on_beyond(now, &beyond),
+                    None => self.counters.invalid += 1,
+                }
+            }
             Control::User { subtype: DATA_TAGS, .. } => {
                 if self.tags.are_required(now) && self.config.mode == Mode::Stream {
                     self.send.tagger = self.tags.data_key();
@@ -256,9 +266,15 @@ impl Connection {
             let least = self.rtt.min().unwrap_or_default() / 2;
             self.doubts.on_ack(now, ack.next, least);
         }
-        self.send.set_round_trip(self.rtt.smoothed() + SYN);
+        // Where the peer tells what arrives behind a hole it tells it when it is asked to; a little more
+        // than the round trip covers for that packets of one millisecond count together.
+        let wait = if self.ours { self.ack_wait().max(SYN / 5) } else { SYN };
+        self.send.set_round_trip(self.rtt.smoothed() + wait);
         let span = self.rtt.smoothed().max(SYN);
         self.measure_period(now, span * PERIOD_MEASURED_OVER);
+        if self.ack_wait().is_zero() {
+            self.sample_rtt(now, newest);
+        }
         let app_limited = self.send.take_app_limited();
         self.delivery.on_ack(now, packets, app_limited, span);
         let next = ack.next;
@@ -277,6 +293,23 @@ impl Connection {
             self.was_full = false;
             self.events.writable = true;
         }
+    }
+
+    /// The peer tells what has arrived behind a hole.
+    fn on_beyond(&mut self, now: Time, beyond: &Beyond) {
+        let newest = self.send.on_seen(now, beyond.end);
+        if !self.send.on_beyond(now, beyond.point, beyond.end, beyond.missing, beyond.available) {
+            self.counters.invalid += 1;
+            return;
+        }
+        if self.ack_wait().is_zero() {
+            self.sample_rtt(now, newest);
+        }
+        let app_limited = !self.send.buffer.has_unsent();
+        let newest = self.arrival(now, newest);
+        self.tell_law_news(now, app_limited, newest, |law, view, knobs| {
+            law.on_arrivals(view, knobs);
+        });
     }
 
     /// Every numbered ACK wants an ACK2; for the small ones between, one a SYN interval will do.
@@ -322,8 +355,13 @@ impl Connection {
     /// false: a damaged sequence number makes the peer miss such ones, and what else it misses is
     /// none the less to be sent again.
     fn lose(&mut self, now: Time, ranges: &[LossRange]) -> bool {
-        // A report that comes sooner after a retransmission left before that could arrive.
-        let steady = self.rtt.smoothed().saturating_sub(self.rtt.variation());
+        // A report that comes sooner after a retransmission left before that could arrive. A peer of ours
+        // repeats it late enough to allow for a queue that has grown meanwhile.
+        let deviation = self.rtt.variation();
+        let steady = match self.stock {
+            true => self.rtt.smoothed().saturating_sub(deviation),
+            false => self.rtt.smoothed() + deviation,
+        };
         // On a path of constant delay the peer repeats its report (after RTT + SYN) just when what
         // was sent again after the law's pause of a SYN arrives: half a SYN tells the two apart.
         let fresh = self.rtt.min().map_or(steady, |least| least.max(steady)) + SYN / 2;
@@ -338,6 +376,7 @@ impl Connection {
                 Err(()) => valid = false,
             }
         }
+        self.sample_rtt(now, newest);
         if self.stock {
             lost.iter().for_each(|range| self.doubts.believe(now, range.last));
             // What comes before it has noticed that it is connected, stock drops: no congestion.

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use farhaul_base::Time;
 use farhaul_control::{CustomMessage, ENGINE_SUBTYPES, Knobs, LEAST_GROWTH, MOST_GROWTH};
 use farhaul_wire::{
-    Ack, AckDetail, AckRates, AckSeq, Control, HEADER_LEN, Handshake, LossRange, Request, write_nak,
+    Ack, AckDetail, AckRates, AckSeq, Control, HEADER_LEN, Handshake, LossRange, Request, Seq,
+    write_nak,
 };
 
 use super::{Connection, Life};
@@ -20,7 +21,10 @@ pub const WISH: u16 = ENGINE_SUBTYPES;
 /// The custom message that asks for tags on data packets, where control packets are authenticated. Its
 /// subtype is beyond that of envelopes.
 pub const DATA_TAGS: u16 = ENGINE_SUBTYPES + 2;
-/// It is repeated so often while data is sent, for it may have been lost.
+/// The custom message that tells what has arrived behind a hole, where the ACK number stands still:
+/// [`Beyond`].
+pub const BEYOND: u16 = ENGINE_SUBTYPES + 3;
+/// A [`WISH`] is repeated so often while data is sent, for it may have been lost.
 const WISH_REPEAT: Duration = Duration::from_millis(500);
 /// Ranges of losses that wait to be reported.
 pub const MAX_NAK_RANGES: usize = 1 << 16;
@@ -65,6 +69,39 @@ impl Wish {
             ack_interval: word & ((1 << Self::GROWTH_SHIFT) - 1),
             window_growth: growth.min(MOST_GROWTH),
         }
+    }
+}
+
+/// What has arrived at a peer whose ACK number stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beyond {
+    /// Beyond the highest packet that has come: the header's word.
+    pub end: Seq,
+    /// The first packet that is missing.
+    pub point: Seq,
+    /// How many are missing before `end`.
+    pub missing: u32,
+    /// Packets that the peer takes from `point` on.
+    pub available: u32,
+}
+
+impl Beyond {
+    fn to_message(self) -> CustomMessage {
+        let words = [self.point.value(), self.missing, self.available];
+        let payload = words.into_iter().flat_map(u32::to_be_bytes).collect();
+        CustomMessage { subtype: BEYOND, info: self.end.value(), payload }
+    }
+
+    /// From a message of the peer, which may hold anything; a later version may have more to say.
+    pub fn from_message(info: u32, payload: &[u8]) -> Option<Self> {
+        let word = |at: usize| payload.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+        let seq = |word: u32| (word <= Seq::MAX).then(|| Seq::new(word));
+        Some(Beyond {
+            end: seq(info)?,
+            point: seq(word(0)?)?,
+            missing: word(4)?,
+            available: word(8)?,
+        })
     }
 }
 
@@ -158,6 +195,9 @@ impl Connection {
 
     pub(super) fn poll_control(&mut self, now: Time, out: &mut Transmit) -> bool {
         if let Some(form) = self.due_ack(now) {
+            if form == AckForm::Beyond {
+                return self.push_beyond(now, out);
+            }
             let ack = self.ack(now, form);
             self.counters.acks_sent += 1;
             return self.push_control(now, &ack, out);
@@ -224,13 +264,28 @@ impl Connection {
             (0, other) | (other, 0) => other,
             (own, peer) => own.min(peer),
         };
-        self.receive.acks.poll(now, point, repeat, interval, target)
+        let beyond = self.tells_beyond();
+        self.receive.acks.poll(now, point, repeat, interval, target, beyond)
+    }
+
+    /// There is a hole, and the peer understands what comes behind it.
+    pub(super) fn tells_beyond(&self) -> bool {
+        self.ours && self.receive.beyond().is_some()
+    }
+
+    fn push_beyond(&mut self, now: Time, out: &mut Transmit) -> bool {
+        let Some((end, missing)) = self.receive.beyond() else { return false };
+        let target = self.window_target(now);
+        let available = self.receive.advertise(target);
+        let beyond = Beyond { end, point: self.receive.point(), missing, available };
+        let CustomMessage { subtype, info, payload } = beyond.to_message();
+        self.push_control(now, &Control::User { subtype, info, payload: &payload }, out)
     }
 
     pub(super) fn ack(&mut self, now: Time, form: AckForm) -> Control<'static> {
         let next = self.receive.point();
         let (ack_seq, full) = match form {
-            AckForm::Light => {
+            AckForm::Light | AckForm::Beyond => {
                 return Control::Ack { ack_seq: AckSeq::LIGHT, ack: Ack { next, detail: None } };
             }
             AckForm::Small(ack_seq) => (ack_seq, false),
@@ -301,6 +356,19 @@ mod tests {
         assert_eq!(Wish { ack_interval: 7, ..Wish::NONE }.to_word(), 7);
         let wish = Wish { ack_interval: 64, window_growth: 8 };
         assert_eq!(Wish::from_word(wish.to_word()), wish);
+    }
+
+    #[test]
+    fn what_has_arrived_behind_a_hole_is_four_words() {
+        let beyond =
+            Beyond { end: Seq::new(3), point: Seq::new(Seq::MAX - 2), missing: 2, available: 8192 };
+        let mut message = beyond.to_message();
+        assert_eq!((message.subtype, message.payload.len()), (BEYOND, 12));
+        assert_eq!(Beyond::from_message(message.info, &message.payload), Some(beyond));
+        message.payload.push(7);
+        assert_eq!(Beyond::from_message(message.info, &message.payload), Some(beyond), "longer");
+        assert_eq!(Beyond::from_message(message.info, &message.payload[..11]), None, "shorter");
+        assert_eq!(Beyond::from_message(1 << 31, &message.payload), None, "no sequence number");
     }
 
     #[test]

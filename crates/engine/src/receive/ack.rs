@@ -26,6 +26,8 @@ const SHORTEST_GAP: Duration = Duration::from_micros(100);
 pub enum AckForm {
     /// The number alone; neither answered nor repeated.
     Light,
+    /// What has arrived behind a hole; no ACK, for the number stands still.
+    Beyond,
     /// With RTT and flow window.
     Small(AckSeq),
     /// With arrival speed and link capacity as well: at most one a SYN interval.
@@ -48,6 +50,8 @@ pub struct AckSchedule {
     numbered: Seq,
     confirmed: Seq,
     numbered_at: Time,
+    /// When anything was last told.
+    told_at: Time,
     full_at: Option<Time>,
     repeats: u32,
     /// The peer sends what it has been told has arrived.
@@ -72,6 +76,7 @@ impl AckSchedule {
             numbered: isn,
             confirmed: isn,
             numbered_at: now,
+            told_at: now,
             full_at: None,
             repeats: 0,
             doubted: false,
@@ -119,7 +124,8 @@ impl AckSchedule {
     }
 
     /// The ACK to send now, if any, when everything before `point` has arrived. `interval`: after
-    /// so many packets a law of either end wants one, or 0; `window`: packets advertised.
+    /// so many packets a law of either end wants one, or 0; `window`: packets advertised; `beyond`:
+    /// there is a hole, and the peer understands what comes behind it.
     pub fn poll(
         &mut self,
         now: Time,
@@ -127,6 +133,7 @@ impl AckSchedule {
         repeat_after: Duration,
         interval: u32,
         window: u32,
+        beyond: bool,
     ) -> Option<AckForm> {
         let news = point.since(self.numbered) > 0;
         // The window must open before it is used up, or the sender stalls: at high rates that is
@@ -148,7 +155,16 @@ impl AckSchedule {
         if self.packets >= light && point.since(self.sent) > 0 {
             self.packets = 0;
             self.sent = point;
+            self.told_at = now;
             return Some(AckForm::Light);
+        }
+        if beyond
+            && self.packets > 0
+            && (self.packets >= light.min(enough) || now >= self.told_at + SYN)
+        {
+            self.packets = 0;
+            self.told_at = now;
+            return Some(AckForm::Beyond);
         }
         None
     }
@@ -162,6 +178,7 @@ impl AckSchedule {
         self.sent = point;
         self.numbered = point;
         self.numbered_at = now;
+        self.told_at = now;
         self.packets = 0;
         self.packets_numbered = 0;
         self.due = None;
@@ -192,15 +209,19 @@ impl AckSchedule {
         Some(now - sent.at)
     }
 
-    /// When [`AckSchedule::poll`] will next have something to send if nothing more arrives.
-    pub fn timeout(&self, point: Seq, repeat_after: Duration) -> Option<Time> {
+    /// When [`AckSchedule::poll`] will next have something to send if nothing more arrives; `beyond`
+    /// as there.
+    pub fn timeout(&self, point: Seq, repeat_after: Duration, beyond: bool) -> Option<Time> {
         if self.forced {
             return Some(Time::ZERO);
         }
-        if point.since(self.numbered) > 0 {
-            return self.due;
-        }
-        self.unconfirmed(point).then(|| self.repeat_at(repeat_after))
+        let beyond = (beyond && self.packets > 0).then_some(self.told_at + SYN);
+        let own = if point.since(self.numbered) > 0 {
+            self.due
+        } else {
+            self.unconfirmed(point).then(|| self.repeat_at(repeat_after))
+        };
+        own.into_iter().chain(beyond).min()
     }
 
     fn unconfirmed(&self, point: Seq) -> bool {
@@ -239,7 +260,7 @@ mod tests {
     const RTT: Duration = Duration::from_millis(50);
 
     fn poll(acks: &mut AckSchedule, ms: u64, point: u32) -> Option<AckForm> {
-        acks.poll(Time::from_millis(ms), Seq::new(point), RTT, 0, 8192)
+        acks.poll(Time::from_millis(ms), Seq::new(point), RTT, 0, 8192, false)
     }
 
     #[test]
@@ -249,7 +270,7 @@ mod tests {
         assert_eq!(poll(&mut acks, 100, 3), Some(AckForm::Full(AckSeq::new(1))));
         acks.on_data(Time::from_millis(102), 3, SYN, false);
         assert_eq!(poll(&mut acks, 102, 6), None);
-        assert_eq!(acks.timeout(Seq::new(6), RTT), Some(Time::from_millis(110)));
+        assert_eq!(acks.timeout(Seq::new(6), RTT, false), Some(Time::from_millis(110)));
         assert_eq!(poll(&mut acks, 110, 6), Some(AckForm::Full(AckSeq::new(2))));
         // A burst ends: at once, and small.
         acks.on_data(Time::from_millis(112), 1, SYN, true);
@@ -263,7 +284,7 @@ mod tests {
         let mut forms = Vec::new();
         for batch in 1..=100u32 {
             acks.on_data(now, 44, SYN, false);
-            forms.extend(acks.poll(now, Seq::new(batch * 44), RTT, 0, 4096));
+            forms.extend(acks.poll(now, Seq::new(batch * 44), RTT, 0, 4096, false));
         }
         let light = forms.iter().filter(|f| **f == AckForm::Light).count();
         assert_eq!((light, forms.len() - light), (4, 4), "{forms:?}");
@@ -275,13 +296,13 @@ mod tests {
         let now = Time::from_millis(1);
         for n in 1..=10u32 {
             acks.on_data(now, 1, SYN, false);
-            let form = acks.poll(now, Seq::new(n), RTT, 2, 4096);
+            let form = acks.poll(now, Seq::new(n), RTT, 2, 4096, false);
             let expected = n.is_multiple_of(2).then_some(AckForm::Light);
             assert_eq!(form, expected, "{n}");
         }
         // The buffers' turn comes with the timer.
         acks.on_data(Time::from_millis(10), 1, SYN, false);
-        let form = acks.poll(Time::from_millis(10), Seq::new(11), RTT, 2, 4096);
+        let form = acks.poll(Time::from_millis(10), Seq::new(11), RTT, 2, 4096, false);
         assert_eq!(form, Some(AckForm::Full(AckSeq::new(1))));
     }
 
@@ -292,10 +313,10 @@ mod tests {
         assert!(poll(&mut acks, 100, 3).is_some());
         assert_eq!(poll(&mut acks, 149, 3), None);
         assert_eq!(poll(&mut acks, 150, 3), Some(AckForm::Full(AckSeq::new(2))));
-        assert_eq!(acks.timeout(Seq::new(3), RTT), Some(Time::from_millis(250)));
+        assert_eq!(acks.timeout(Seq::new(3), RTT, false), Some(Time::from_millis(250)));
         let rtt = acks.on_ack2(Time::from_millis(190), AckSeq::new(2));
         assert_eq!(rtt, Some(Duration::from_millis(40)));
-        assert_eq!(acks.timeout(Seq::new(3), RTT), None);
+        assert_eq!(acks.timeout(Seq::new(3), RTT, false), None);
         assert_eq!(acks.on_ack2(Time::from_millis(190), AckSeq::new(2)), None, "answered already");
         assert_eq!(acks.on_ack2(Time::from_millis(190), AckSeq::new(99)), None, "never sent");
     }
@@ -348,7 +369,7 @@ mod tests {
             let now = Time::from_millis(u64::from(n) * 20);
             acks.on_data(now, 1, SYN, false);
             let point = Seq::new(Seq::MAX - 3).plus(n);
-            let form = acks.poll(now, point, RTT, 0, 8192);
+            let form = acks.poll(now, point, RTT, 0, 8192, false);
             let seq = AckSeq::new(if n == 1 { 0x7fff_ffff } else { n - 2 });
             assert_eq!(form, Some(AckForm::Full(seq)));
             assert_eq!(acks.on_ack2(now, seq), Some(Duration::ZERO));

@@ -81,6 +81,11 @@ impl Gaps {
         self.loss.is_empty()
     }
 
+    /// How many packets are missing.
+    pub fn missing(&self) -> u32 {
+        self.loss.len()
+    }
+
     /// The first missing packet of `from ..= to`.
     pub fn first(&self, from: Seq, to: Seq) -> Option<Seq> {
         self.loss.first(from, to)

@@ -158,16 +158,16 @@ fn the_window_follows_the_reader() {
     }
     assert_eq!(half.advertise(1_000), 2, "full, but never shut for good");
     assert!(!data(&mut half, at(1), 64));
-    assert_eq!(half.acks.poll(at(1), half.point(), REPEAT, 0, 64).map(|_| ()), None);
+    assert_eq!(half.acks.poll(at(1), half.point(), REPEAT, 0, 64, false).map(|_| ()), None);
     half.acks.on_data(at(20), 64, Duration::from_millis(10), false);
-    assert!(half.acks.poll(at(20), half.point(), REPEAT, 0, 64).is_some());
+    assert!(half.acks.poll(at(20), half.point(), REPEAT, 0, 64, false).is_some());
     read(&mut half, 4 * 10);
-    assert!(half.acks.poll(at(21), half.point(), REPEAT, 0, 64).is_none(), "little room");
+    assert!(half.acks.poll(at(21), half.point(), REPEAT, 0, 64, false).is_none(), "little room");
     read(&mut half, 4 * 30);
-    assert!(half.acks.poll(at(22), half.point(), REPEAT, 0, 64).is_some(), "much room");
+    assert!(half.acks.poll(at(22), half.point(), REPEAT, 0, 64, false).is_some(), "much room");
     assert_eq!(half.advertise(1_000), 40);
     read(&mut half, 4 * 30);
-    assert!(half.acks.poll(at(23), half.point(), REPEAT, 0, 64).is_none(), "told already");
+    assert!(half.acks.poll(at(23), half.point(), REPEAT, 0, 64, false).is_none(), "told already");
 }
 
 /// A peer that is slow to fill what it has room for is not told of the window.
@@ -179,7 +179,7 @@ fn a_target_below_the_room_is_not_a_full_buffer() {
     }
     half.advertise(10);
     read(&mut half, 1_000);
-    assert!(half.acks.poll(at(1), half.point(), REPEAT, 1, 64).is_none());
+    assert!(half.acks.poll(at(1), half.point(), REPEAT, 1, 64, false).is_none());
 }
 
 /// A gap is reported once as many packets as the tolerance says have followed it.
@@ -496,11 +496,12 @@ fn repetitions_are_answered_before_the_acks_own_time() {
         packet(&mut half, at(1), 1, SOLO, true, 2);
         assert_eq!(read_messages(&mut half), [[1]]);
         half.acks.on_data(at(1), 1, Duration::from_millis(10), true);
-        let poll = |half: &mut ReceiveHalf, ms| half.acks.poll(at(ms), seq(2), REPEAT, 0, 64);
+        let poll =
+            |half: &mut ReceiveHalf, ms| half.acks.poll(at(ms), seq(2), REPEAT, 0, 64, false);
         assert!(poll(&mut half, 10).is_some());
         assert_eq!(poll(&mut half, 30), None, "unanswered, but its time has not come");
         again(&mut half);
-        assert!(half.acks.timeout(seq(2), REPEAT) <= Some(at(30)));
+        assert!(half.acks.timeout(seq(2), REPEAT, false) <= Some(at(30)));
         assert!(poll(&mut half, 30).is_some());
     }
 }

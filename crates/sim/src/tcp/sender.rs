@@ -245,7 +245,7 @@ impl Sender {
             let sample = self.sampler.on_arrival(now, seq, self.delivered);
             let tag = sample.map_or(0, |(tag, _)| tag);
             let delivery = sample.map(|(_, delivery)| delivery);
-            self.newest = Some(Arrival { seq, rtt, tag, delivery });
+            self.newest = Some(Arrival { seq, rtt, forward: None, tag, delivery });
         }
         self.sampler.acknowledge(seq(next));
         self.rate.on_ack(now, delivery.delivered, self.rtt.smoothed());
@@ -456,6 +456,7 @@ impl Sender {
             real_period_ns: self.governor.knobs().period_ns,
             mss: self.packet_size,
             in_flight: self.board.pipe() as u32,
+            sees_beyond_holes: true,
             flow_window: self.peer_window,
             max_window: self.peer_window,
             largest_sent: seq(self.board.end()).prev(),
