@@ -129,7 +129,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(2);
     }
     match io.get_ref()?.downcast_ref::<ConnectError>()? {
-        ConnectError::TimedOut => Some(1),
+        ConnectError::TimedOut | ConnectError::Closed => Some(1),
         _ => Some(3),
     }
 }

@@ -43,6 +43,11 @@ const ABORTED: u32 = 1;
 /// lacks: everything before it has come, and nothing more is taken. Peers that know nothing of it
 /// see neither 0 nor [`ABORTED`], and take the shutdown as one with 0.
 const ACCOUNTS: u32 = 1 << 31;
+/// A peer whose host has said so often that there is no such port has gone when it has been silent for
+/// so long; meanwhile it is asked at these intervals.
+const UNREACHABLE_TIMES: u32 = 3;
+const UNREACHABLE_SILENCE: Duration = Duration::from_secs(3);
+const UNREACHABLE_ASK: Duration = Duration::from_millis(500);
 /// The send buffer holds this much more than the windows, for the application to work ahead.
 const SEND_AHEAD: usize = 512 << 10;
 
@@ -177,6 +182,9 @@ pub struct Connection {
     last_sent: Time,
     /// When a silent peer was last asked for a sign of life.
     asked_at: Time,
+    /// How often the peer's host has said that there is no such port since the peer was last heard,
+    /// and when it last did.
+    unreachable: Option<(Time, u32)>,
     /// Connections that share this host's room for bursts, and the packets received when they were
     /// counted.
     room_shares: u32,
@@ -255,6 +263,7 @@ impl Connection {
             has_account: false,
             last_sent: now,
             asked_at: now,
+            unreachable: None,
             events: Events { connected: true, writable: true, ..Events::default() },
             room_shares: 1,
             received_before: 0,
@@ -602,7 +611,7 @@ impl Connection {
         if self.is_over() {
             return;
         }
-        if now - self.last_heard >= self.config.peer_timeout
+        if now - self.last_heard >= self.patience()
             && !matches!(self.life, Life::ShuttingDown { .. })
         {
             self.end(now, CloseReason::TimedOut);
@@ -638,7 +647,7 @@ impl Connection {
         };
         let timers = [
             life,
-            Some(self.last_heard + self.config.peer_timeout),
+            Some(self.last_heard + self.patience()),
             Some(self.ask_at()),
             Some(self.last_sent + self.config.keep_alive),
             self.send.timeout(self.rto()),
@@ -651,9 +660,38 @@ impl Connection {
         timers.into_iter().flatten().min()
     }
 
+    /// How long the peer may be silent.
+    fn patience(&self) -> Duration {
+        let gone = self.is_doubted().is_some_and(|times| times >= UNREACHABLE_TIMES);
+        let most = self.config.peer_timeout;
+        if gone { most.min(UNREACHABLE_SILENCE) } else { most }
+    }
+
+    /// How often the peer's host has said that there is no such port, if nothing has been heard since.
+    fn is_doubted(&self) -> Option<u32> {
+        self.unreachable.filter(|(at, _)| *at > self.last_heard).map(|(_, times)| times)
+    }
+
+    /// The peer's host says that there is no such port. A host that has seen a packet can forge that,
+    /// so the peer is asked.
+    pub(crate) fn on_unreachable(&mut self, now: Time) {
+        if self.is_over() {
+            return;
+        }
+        let times = self.is_doubted().unwrap_or(0);
+        self.unreachable = Some((now, times + 1));
+        if times == 0 && now - self.asked_at >= UNREACHABLE_ASK {
+            self.asked_at = now;
+            self.outbox.ask = true;
+        }
+    }
+
     /// When a silent peer is next asked for a sign of life: its own may come less often than this
     /// side's patience allows.
     fn ask_at(&self) -> Time {
+        if self.is_doubted().is_some() {
+            return self.asked_at + UNREACHABLE_ASK;
+        }
         let patience = self.config.peer_timeout;
         (self.last_heard + patience / 2).max(self.asked_at + patience / 8)
     }

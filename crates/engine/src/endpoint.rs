@@ -332,6 +332,36 @@ impl Endpoint {
         }
     }
 
+    /// The host of `remote` says that no socket has the port that a datagram was sent to (ICMP port
+    /// unreachable); `quoted`: the beginning of that datagram, as far as it is known. During set-up some
+    /// of these in half a second are the end, but for a rendezvous. A connection that stands asks its peer
+    /// for a sign of life, and if neither that nor anything else comes for three seconds while the host
+    /// goes on to say so, it ends like one whose peer is silent. What does not quote this side's own
+    /// packets is ignored: others can make such messages up.
+    pub fn on_unreachable(&mut self, now: Time, remote: SocketAddr, quoted: &[u8]) {
+        let setting_up = self.sockets.iter().filter_map(|(id, socket)| match &socket.entry {
+            Entry::Connecting(connecting) if connecting.peer == remote => Some(*id),
+            _ => None,
+        });
+        for id in setting_up.collect::<Vec<_>>() {
+            let Some(socket) = self.sockets.get_mut(&id) else { continue };
+            if let Entry::Connecting(connecting) = &mut socket.entry {
+                let progress = connecting.on_unreachable(now, quoted);
+                self.make_progress(now, id, progress);
+                self.update_schedule(id);
+            }
+        }
+        let Some(addressee) = dest(quoted).filter(|id| *id != 0) else { return };
+        let of_peer = self.sockets.iter_mut().filter_map(|(id, socket)| {
+            let connection = socket.open_mut()?;
+            let own = connection.peer() == remote && connection.agreement().peer_id == addressee;
+            own.then(|| connection.on_unreachable(now)).map(|()| *id)
+        });
+        for id in of_peer.collect::<Vec<_>>() {
+            self.update_schedule(id);
+        }
+    }
+
     /// What the host can take at once is for all connections that receive, which are counted now and
     /// then.
     fn share_room(&mut self, now: Time) {

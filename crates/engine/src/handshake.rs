@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use farhaul_base::Time;
-use farhaul_wire::{Handshake, PeerIp, Request, Seq, SocketType};
+use farhaul_wire::{HEADER_LEN, Handshake, PeerIp, Request, Seq, SocketType};
 
 use crate::config::{Config, MIN_WIRE_MSS, Mode, payload_size};
 
@@ -19,6 +19,11 @@ const CONCLUSIONS_BEFORE_RESTART: u32 = 4;
 /// No peer needs to be sent more than this before its first ACK.
 const MAX_FLIGHT_FLAG: u32 = 1 << 24;
 
+/// A port that is closed is so for good when its host has said it so often, over so long: a server that
+/// starts with its client has that time.
+const CLOSED_TIMES: u32 = 3;
+const CLOSED_FOR: Duration = Duration::from_millis(450);
+
 /// Why a connection could not be set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,6 +36,10 @@ pub enum ConnectError {
     Mode,
     /// The peer refused and did not say more: its backlog is full, or it is closing.
     Refused,
+    /// The peer's host says that nothing listens at the port ([`Endpoint::on_unreachable`](crate::Endpoint::on_unreachable)).
+    Closed,
+    /// The peer accepted with values that no connection can have: its MSS and its flight flag size.
+    Values(u32, u32),
     /// An answer came that does not belong to the request.
     Security,
 }
@@ -48,6 +57,14 @@ impl fmt::Display for ConnectError {
             ConnectError::Refused => {
                 f.write_str("the peer refused the connection: its backlog is full or it is closing")
             }
+            ConnectError::Closed => f.write_str(
+                "nothing listens at the peer's port: start the other side first, or check the port",
+            ),
+            ConnectError::Values(mss, flag) => write!(
+                f,
+                "the peer answers with an MSS of {mss} bytes and a flight flag size of {flag} packets, \
+                 which no connection can have"
+            ),
             ConnectError::Security => f.write_str("the answer does not belong to the request"),
         }
     }
@@ -111,6 +128,8 @@ pub struct Connecting {
     /// When the current request was first sent, and how often.
     asked_at: Time,
     asked: u32,
+    /// When the peer's host first said that the port is closed, and how often it did.
+    closed: Option<(Time, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,7 +162,24 @@ impl Connecting {
             next_send: now,
             asked_at: now,
             asked: 0,
+            closed: None,
         }
+    }
+
+    /// The peer's host says that the port is closed to what was sent, of which it quotes `quoted`. One
+    /// such word may be about a server that is just starting; a rendezvous waits for its peer to begin.
+    pub fn on_unreachable(&mut self, now: Time, quoted: &[u8]) -> Progress {
+        // The handshake's own fields, behind the header: the first sequence number and the socket ID.
+        let word = |at: usize| quoted.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+        let own = word(HEADER_LEN + 8) == Some(self.isn.value())
+            && word(HEADER_LEN + 24) == Some(self.id);
+        if !own || self.config.rendezvous {
+            return Progress::None;
+        }
+        let (since, times) = self.closed.unwrap_or((now, 0));
+        self.closed = Some((since, times + 1));
+        let over = times + 1 >= CLOSED_TIMES && now - since >= CLOSED_FOR;
+        if over { Progress::Failed(ConnectError::Closed) } else { Progress::None }
     }
 
     /// A handshake has come from the peer's address, to socket ID `dest`.
@@ -237,7 +273,7 @@ impl Connecting {
                 rtt: (self.asked == 1).then(|| now - self.asked_at),
                 ..agreement
             }),
-            None => Progress::None,
+            None => Progress::Failed(ConnectError::Values(reply.mss, reply.flight_flag)),
         }
     }
 

@@ -54,8 +54,10 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::TimedOut`] if nobody answers, [`io::ErrorKind::ConnectionRefused`] with the
-    /// reason ([`ConnectError`](farhaul_engine::ConnectError)) if the peer refuses.
+    /// [`io::ErrorKind::TimedOut`] if no answer comes, [`io::ErrorKind::ConnectionRefused`] with the
+    /// reason ([`ConnectError`](farhaul_engine::ConnectError)) if the peer refuses, or if its host says
+    /// for half a second that nothing listens at the port (ICMP, on Linux): a server may start that much
+    /// later than its client.
     pub fn connect(&self, peer: SocketAddr, options: &Options) -> io::Result<Connection> {
         let id = self.start(peer, options, false)?;
         self.wait_connected(id, peer)

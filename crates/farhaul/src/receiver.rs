@@ -85,6 +85,9 @@ impl Receiver {
         let mut buffers: Vec<IoSliceMut<'_>> =
             self.blocks[..count].iter_mut().map(|b| IoSliceMut::new(b.space())).collect();
         let result = port.socket.receive(&mut self.slots, &mut buffers, &mut self.received);
+        while let Some(news) = port.socket.take_unreachable() {
+            port.lock().endpoint.on_unreachable(port.now(), news.to, news.quoted());
+        }
         if result.is_err() || self.received.is_empty() {
             self.large = false;
             self.drained = true;

@@ -304,6 +304,23 @@ fn refusals_have_reasons() {
     assert!(error.to_string().contains("mss is 10"));
 }
 
+/// The host says so (ICMP), over both versions of IP: no time-out is waited for.
+#[test]
+fn a_closed_port_is_told_of_soon() {
+    for local in ["127.0.0.1:0", "[::1]:0"] {
+        let Ok(other) = UdpSocket::bind(local) else {
+            eprintln!("skipped: no {local} here");
+            continue;
+        };
+        let closed = other.local_addr().unwrap();
+        drop(other);
+        let options = Options::new().connect_timeout(Duration::from_secs(60));
+        let error = Connection::connect(closed, &options).unwrap_err();
+        assert_eq!(connect_error(&error), Some(ConnectError::Closed));
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    }
+}
+
 #[test]
 fn dropping_delivers_and_closes() {
     let (a, mut b) = pair();

@@ -35,8 +35,20 @@ pub fn put_u16(header: &mut libc::msghdr, buffer: &mut ControlBuffer, kind: i32,
 pub struct Ancillary {
     /// Bytes of each datagram in a receive-offload buffer.
     pub segment: Option<usize>,
+    /// What the network said of a datagram that was sent.
+    pub error: Option<NetworkError>,
     /// Arrival on the system's real-time clock: nanoseconds since its epoch.
     pub arrival_ns: Option<u64>,
+}
+
+/// What an item of the error queue says (`sock_extended_err` of linux/errqueue.h).
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkError {
+    /// Who found the error: this host, or another by ICMP.
+    pub origin: u8,
+    /// Type and code of ICMP.
+    pub kind: u8,
+    pub code: u8,
 }
 
 /// Reads the items that the kernel has attached to `header`.
@@ -59,6 +71,12 @@ pub fn read(header: &libc::msghdr) -> Ancillary {
                     out.arrival_ns = u64::try_from(at.tv_sec)
                         .ok()
                         .map(|s| s.saturating_mul(1_000_000_000).saturating_add(at.tv_nsec as u64));
+                }
+                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
+                    let error =
+                        libc::CMSG_DATA(item).cast::<libc::sock_extended_err>().read_unaligned();
+                    let (origin, kind) = (error.ee_origin, error.ee_type);
+                    out.error = Some(NetworkError { origin, kind, code: error.ee_code });
                 }
                 _ => {}
             }

@@ -6,11 +6,13 @@
 //! offload, many datagrams still go in one call.
 
 mod control;
+mod errors;
 mod receive;
 mod send;
 mod socket;
 mod wait;
 
+pub use errors::Unreachable;
 pub use receive::{ReceiveSlots, Received};
 pub use send::Sent;
 pub use socket::{BufferSizes, Options, UdpSocket, canonical};

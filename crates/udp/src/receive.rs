@@ -96,8 +96,11 @@ impl UdpSocket {
                 break received as usize;
             }
             let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
+            match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock => return Err(error),
+                // News of a datagram that was not delivered, told once here; the queue says which.
+                _ => self.note_errors(),
             }
         };
         let real_ns =
@@ -122,7 +125,7 @@ impl UdpSocket {
 }
 
 /// The sender's address, in its one form.
-fn socket_addr(storage: &SockAddrStorage, len: libc::socklen_t) -> Option<SocketAddr> {
+pub(crate) fn socket_addr(storage: &SockAddrStorage, len: libc::socklen_t) -> Option<SocketAddr> {
     // SAFETY: the storage was zeroed at creation and then written by the kernel with a valid
     // address of `len` bytes; the copy is bitwise.
     let addr = unsafe { socket2::SockAddr::new(core::ptr::read(storage), len) };

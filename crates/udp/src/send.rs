@@ -65,6 +65,7 @@ impl UdpSocket {
     }
 
     fn send_message(&self, header: &libc::msghdr) -> io::Result<()> {
+        let mut tries = 0;
         loop {
             // SAFETY: `header` comes from the function of that name, and points to an address,
             // slices and ancillary data that all outlive the call; the kernel only reads them.
@@ -73,7 +74,10 @@ impl UdpSocket {
                 return Ok(());
             }
             let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
+            if is_of_another(&error) && tries < TRIES {
+                tries += 1;
+                self.note_errors();
+            } else if error.kind() != io::ErrorKind::Interrupted {
                 return Err(error);
             }
         }
@@ -89,6 +93,7 @@ impl UdpSocket {
             message.msg_hdr = header(to, datagram);
         }
         let mut out = Sent::default();
+        let mut tries = 0;
         while out.datagrams < count {
             // SAFETY: messages `out.datagrams .. count` are initialised, and point to an address
             // and slices that outlive the call.
@@ -108,6 +113,10 @@ impl UdpSocket {
             match error.kind() {
                 io::ErrorKind::Interrupted => {}
                 io::ErrorKind::WouldBlock => break,
+                _ if is_of_another(&error) && tries < TRIES => {
+                    tries += 1;
+                    self.note_errors();
+                }
                 // It concerns the first of the rest only: a firewall may refuse one datagram
                 // (EPERM) and take the next.
                 _ => {
@@ -150,6 +159,18 @@ fn header(to: &SockAddr, slices: &[IoSlice<'_>]) -> libc::msghdr {
     header.msg_iov = slices.as_ptr().cast_mut().cast();
     header.msg_iovlen = slices.len() as _;
     header
+}
+
+/// How often a call is made again whose error is that of an earlier datagram.
+const TRIES: u32 = 4;
+
+/// Whether this is what ICMP said of a datagram sent before, perhaps to another peer: the kernel tells it
+/// to the next call, which then does nothing.
+fn is_of_another(error: &io::Error) -> bool {
+    use libc::{ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, ENOPROTOOPT, EOPNOTSUPP, EPROTO};
+    error.raw_os_error().is_some_and(|code| {
+        [ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, ENOPROTOOPT, EOPNOTSUPP, EPROTO].contains(&code)
+    })
 }
 
 /// Whether the kernel cannot segment this, or not datagrams of this size: no support in the device

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket as StdSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -53,6 +53,8 @@ pub struct UdpSocket {
     max_segment: AtomicUsize,
     /// Calls since then that went without it.
     unsegmented: AtomicUsize,
+    /// The error queue may have something.
+    pub(crate) has_errors: AtomicBool,
 }
 
 impl UdpSocket {
@@ -82,6 +84,12 @@ impl UdpSocket {
         let fd = socket.as_raw_fd();
         // Arrival stamps are a refinement: without them, the time of the call serves.
         let _ = set_flag(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
+        // So is what the network says of datagrams that it does not deliver. An IPv6 socket hears of IPv4
+        // hosts as well.
+        let _ = set_flag(fd, libc::SOL_IP, libc::IP_RECVERR, 1);
+        if addr.is_ipv6() {
+            let _ = set_flag(fd, libc::SOL_IPV6, libc::IPV6_RECVERR, 1);
+        }
         let receive_offload =
             options.offload && set_flag(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         // Setting the size to none changes nothing and tells whether the option is known.
@@ -94,6 +102,7 @@ impl UdpSocket {
             receive_offload,
             max_segment: AtomicUsize::new(if send_offload { MAX_SEND } else { 0 }),
             unsegmented: AtomicUsize::new(0),
+            has_errors: AtomicBool::new(false),
         })
     }
 

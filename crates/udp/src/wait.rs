@@ -64,6 +64,7 @@ impl UdpSocket {
             libc::pollfd { fd: waker.event.as_raw_fd(), events: libc::POLLIN, revents: 0 },
         ];
         poll(&mut fds, timeout)?;
+        self.look_for_errors(fds[0]);
         let woken = fds[1].revents != 0;
         if woken {
             waker.clear();
@@ -78,7 +79,16 @@ impl UdpSocket {
     /// Those of `ppoll`.
     pub fn wait_arrival(&self, timeout: Duration) -> io::Result<()> {
         let mut fds = [libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 }];
-        poll(&mut fds, Some(timeout))
+        poll(&mut fds, Some(timeout))?;
+        self.look_for_errors(fds[0]);
+        Ok(())
+    }
+
+    /// Errors end a wait until they are taken from their queue.
+    fn look_for_errors(&self, fd: libc::pollfd) {
+        if fd.revents & libc::POLLERR != 0 {
+            self.note_errors();
+        }
     }
 
     /// Waits until `waker` is used or `timeout` is over, and lets arrivals gather.
@@ -104,7 +114,9 @@ impl UdpSocket {
     pub fn wait_room(&self, timeout: Duration) -> io::Result<()> {
         let events = libc::POLLOUT | libc::POLLIN;
         let mut fds = [libc::pollfd { fd: self.fd(), events, revents: 0 }];
-        poll(&mut fds, Some(timeout))
+        poll(&mut fds, Some(timeout))?;
+        self.look_for_errors(fds[0]);
+        Ok(())
     }
 }
 
