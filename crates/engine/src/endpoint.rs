@@ -51,7 +51,7 @@ pub struct EndpointCounters {
     pub wrong_address: u64,
     /// Handshakes with a cookie that is not ours.
     pub bad_cookie: u64,
-    /// Handshakes that were refused.
+    /// Handshakes that were refused, or not answered because the backlog is full.
     pub refused: u64,
 }
 

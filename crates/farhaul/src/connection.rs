@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -18,6 +18,8 @@ use crate::waiting::{Hooks, Signal};
 
 /// Received data is taken from the engine in pieces of about this size.
 pub(crate) const READ_AHEAD: usize = 256 << 10;
+/// How often a thread with a time-out looks whether another still reads.
+const READER_LOOKS: Duration = Duration::from_millis(2);
 
 /// A connection to a peer: a duplex stream of bytes, or of messages.
 ///
@@ -221,8 +223,9 @@ impl Connection {
     /// As reading: [`io::ErrorKind::ConnectionReset`] if the peer broke off before the end of what
     /// it had to send, which a stock peer does not tell from a close.
     pub fn recv_chunk(&self) -> io::Result<Option<Bytes>> {
-        let mut chunks = lock(&self.inner.chunks);
-        if chunks.is_empty() && !self.inner.fill(&mut chunks, READ_AHEAD)? {
+        let deadline = self.inner.read_deadline();
+        let mut chunks = self.inner.reader(deadline)?;
+        if chunks.is_empty() && !self.inner.fill(&mut chunks, READ_AHEAD, deadline)? {
             return Ok(None);
         }
         Ok(chunks.pop())
@@ -250,9 +253,10 @@ impl Connection {
     pub fn recv_message(&self) -> io::Result<Option<Vec<u8>>> {
         let inner = &self.inner;
         inner.check_mode(Mode::Message)?;
-        let mut chunks = lock(&inner.chunks);
+        let deadline = inner.read_deadline();
+        let mut chunks = inner.reader(deadline)?;
         let mut found = false;
-        inner.wait_readable(|state| {
+        inner.wait_readable(deadline, |state| {
             found = inner.update_locked(state, |_, c| c.read_message(&mut chunks)) == Some(true);
             found
         })?;
@@ -422,9 +426,9 @@ impl Inner {
     }
 
     /// Takes received data, waiting for some; false at the end of the stream.
-    fn fill(&self, chunks: &mut Chunks, max: usize) -> io::Result<bool> {
+    fn fill(&self, chunks: &mut Chunks, max: usize, deadline: Option<Instant>) -> io::Result<bool> {
         self.check_mode(Mode::Stream)?;
-        self.wait_readable(|state| {
+        self.wait_readable(deadline, |state| {
             self.update_locked(state, |_, c| c.read(max, chunks));
             !chunks.is_empty()
         })?;
@@ -434,9 +438,36 @@ impl Inner {
         Ok(!chunks.is_empty())
     }
 
+    /// When a read that begins now has waited long enough.
+    fn read_deadline(&self) -> Option<Instant> {
+        lock(&self.timeouts).read.and_then(|t| Instant::now().checked_add(t))
+    }
+
+    /// One thread reads at a time: the turn of this one. Another that waits for data may keep it for
+    /// longer than this one's time-out.
+    fn reader(&self, deadline: Option<Instant>) -> io::Result<MutexGuard<'_, Chunks>> {
+        let Some(deadline) = deadline else { return Ok(lock(&self.chunks)) };
+        loop {
+            match self.chunks.try_lock() {
+                Ok(chunks) => return Ok(chunks),
+                Err(TryLockError::Poisoned(chunks)) => return Ok(chunks.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let text = "the time-out of the call is over, and another thread reads";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            std::thread::sleep(left.min(READER_LOOKS));
+        }
+    }
+
     /// Waits until `take` finds something, or there is nothing more to come.
-    fn wait_readable(&self, mut take: impl FnMut(&mut State) -> bool) -> io::Result<()> {
-        let deadline = lock(&self.timeouts).read.and_then(|t| Instant::now().checked_add(t));
+    fn wait_readable(
+        &self,
+        deadline: Option<Instant>,
+        mut take: impl FnMut(&mut State) -> bool,
+    ) -> io::Result<()> {
         let mut waiting = Waiting::default();
         let mut state = self.port.lock();
         loop {
@@ -513,8 +544,9 @@ impl Read for &Connection {
         if buf.is_empty() {
             return Ok(0);
         }
-        let mut chunks = lock(&self.inner.chunks);
-        if chunks.is_empty() && !self.inner.fill(&mut chunks, READ_AHEAD)? {
+        let deadline = self.inner.read_deadline();
+        let mut chunks = self.inner.reader(deadline)?;
+        if chunks.is_empty() && !self.inner.fill(&mut chunks, READ_AHEAD, deadline)? {
             return Ok(0);
         }
         Ok(chunks.copy_to(buf))

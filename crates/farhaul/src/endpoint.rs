@@ -86,6 +86,10 @@ impl Endpoint {
             let text = format!("{peer} names no peer; this machine is 127.0.0.1 or [::1]");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
+        if peer.port() == 0 {
+            let text = format!("{peer} names no port: add the one that the peer listens at");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         if peer.is_ipv6() && self.local_addr().is_ipv4() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,

@@ -228,7 +228,8 @@ fn a_stranger_at_a_wrong_address_does_not_keep_the_peer_away() {
         let _link = dial(&Dialer::new(config.clone())).unwrap();
         links.recv_timeout(TIME).unwrap();
         // Where it is away, its address has not answered: nothing is known of it.
-        let silent = UdpSocket::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
+        let kept = UdpSocket::bind("127.0.0.2:0").unwrap();
+        let silent = kept.local_addr().unwrap();
         if transport == Transport::Udp {
             config.candidates = vec![config.candidates[0], silent];
             let dialer = Dialer::new(config);

@@ -155,10 +155,15 @@ impl Endpoint {
         let config = &listener.config;
         let mss = config.wire_mss(from.ip());
         let agreement = Agreement::new(mss, request.isn, request).filter(|_| {
-            request.version == Handshake::VERSION
-                && request.socket_type == socket_type(config.mode)
-                && (listener.promises.is_some() || listener.waiting.len() < listener.backlog)
+            request.version == Handshake::VERSION && request.socket_type == socket_type(config.mode)
         });
+        let full = listener.promises.is_none() && listener.waiting.len() >= listener.backlog;
+        if agreement.is_some() && full {
+            // *departs:* stock refuses. The client repeats its request, and by then some of those that
+            // wait may have been accepted: a burst of clients is no reason to turn any away.
+            self.counters.refused += 1;
+            return;
+        }
         let Some(agreement) = agreement else {
             // The reason shows in the fields that differ from the request's; a stock client looks
             // at none of them.
