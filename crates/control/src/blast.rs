@@ -35,6 +35,7 @@ impl Law for Blast {
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
         knobs.window = WINDOW.min(view.max_window.into());
         let period = f64::from(view.mss) * 8e9 / self.rate;
+        knobs.tolerated_loss = 1.0;
         knobs.period_ns = period.min(LONGEST_WAIT.as_nanos() as f64);
     }
 }

@@ -200,6 +200,10 @@ pub struct Knobs {
     /// for, [`LEAST_GROWTH`] to [`MOST_GROWTH`]: with 2 a flow can double its rate each round trip. A peer grants
     /// no more than it has memory for; the stock library does not hear of it.
     pub window_growth: u32,
+    /// The share of loss events among packets (RFC 5348 §5.4) up to which the law alone decides how fast it
+    /// goes, [`TOLERATED_LOSS`] to 1. Beyond it the connection spaces the packets of a flow that has but a few
+    /// under way, as TCP would; 1 switches that off, for paths of one's own.
+    pub tolerated_loss: f64,
     /// Fixed retransmission time-out in place of the one computed from the RTT:
     /// [`SHORTEST_WAIT`] to 60 s.
     pub rto: Option<Duration>,
@@ -224,6 +228,9 @@ pub const SHORTEST_WAIT: Duration = Duration::from_micros(100);
 pub const LEAST_GROWTH: u32 = 2;
 /// The most that [`Knobs::window_growth`] can ask for.
 pub const MOST_GROWTH: u32 = 16;
+/// The least of [`Knobs::tolerated_loss`]. At this rate of loss events TCP has two to four packets under
+/// way (RFC 5348 §3.1), the least window of laws.
+pub const TOLERATED_LOSS: f64 = 0.05;
 /// The longest round-trip time and time-out that a law can set.
 const LONGEST_RTT: Duration = Duration::from_secs(60);
 /// Custom messages that wait to be sent.
@@ -238,6 +245,7 @@ impl Default for Knobs {
             ack_period: SYN,
             ack_interval: 0,
             window_growth: LEAST_GROWTH,
+            tolerated_loss: TOLERATED_LOSS,
             rto: None,
             rtt: None,
             timer: None,
@@ -257,6 +265,9 @@ impl Knobs {
         self.pause_until = self.pause_until.min(now + LONGEST_WAIT);
         self.ack_period = self.ack_period.clamp(SHORTEST_WAIT, SYN);
         self.window_growth = self.window_growth.clamp(LEAST_GROWTH, MOST_GROWTH);
+        let tolerated = self.tolerated_loss;
+        self.tolerated_loss =
+            if tolerated >= TOLERATED_LOSS { tolerated.min(1.0) } else { TOLERATED_LOSS };
         self.rto = self.rto.map(|rto| rto.clamp(SHORTEST_WAIT, LONGEST_RTT));
         self.rtt = self.rtt.map(|rtt| rtt.min(LONGEST_RTT));
         self.messages.truncate(MOST_MESSAGES);

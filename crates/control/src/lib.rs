@@ -50,7 +50,7 @@ pub use hstcp::{HighSpeed, HighSpeedRule};
 pub use law::{
     Arrival, CustomMessage, Delivery, ENGINE_SUBTYPES, Knobs, LEAST_GROWTH, LEAST_WINDOW,
     LONGEST_WAIT, Law, MOST_GROWTH, MOST_MESSAGES, MOST_WINDOW, SHORTEST_WAIT, SYN, SentPacket,
-    Trace, View,
+    TOLERATED_LOSS, Trace, View,
 };
 pub use ledbat::Ledbat;
 pub use registry::{Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, register};

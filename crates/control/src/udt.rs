@@ -5,7 +5,7 @@ use farhaul_base::{Rng, Time};
 use farhaul_wire::{LossRange, Seq};
 
 use crate::law::SYN_NS;
-use crate::{Knobs, Law, LawInfo, Make, Param, SYN, UdtModule, View};
+use crate::{Knobs, Law, LawInfo, Make, Param, SYN, TOLERATED_LOSS, UdtModule, View};
 
 /// The smallest increase, packets per SYN at an MSS of 1500 (gu05 eq. 2-1).
 const MIN_INCREASE: f64 = 1.0 / 1500.0;
@@ -249,6 +249,9 @@ impl Law for Udt {
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
         knobs.window = view.start_window(self.initial_window);
         knobs.period_ns = 0.0;
+        if let Some(noise) = &self.noise {
+            knobs.tolerated_loss = noise.share.max(TOLERATED_LOSS);
+        }
         self.acked = view.largest_acked.next();
         self.last_increase = view.now;
         self.epoch.last_decrease = view.largest_sent;

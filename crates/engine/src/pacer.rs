@@ -21,6 +21,10 @@ pub struct Pacer {
     period_ns: f64,
     /// The period never falls below this (maximum bandwidth option).
     min_period_ns: f64,
+    /// Nor below this ([`Backoff`](crate::send::Backoff)).
+    backoff_period_ns: f64,
+    /// When the last packet left, nanoseconds.
+    last_ns: f64,
     /// When the next packet may leave, nanoseconds.
     next_ns: f64,
     /// Packets in the longest burst.
@@ -45,6 +49,8 @@ impl Pacer {
         Pacer {
             period_ns: 0.0,
             min_period_ns: 0.0,
+            backoff_period_ns: 0.0,
+            last_ns: now.as_nanos() as f64,
             next_ns: now.as_nanos() as f64,
             max_burst: max_burst.max(1),
             idle: true,
@@ -58,7 +64,23 @@ impl Pacer {
 
     /// The period in force, nanoseconds.
     pub fn period_ns(&self) -> f64 {
+        self.wanted_period_ns().max(self.backoff_period_ns)
+    }
+
+    /// The period that would be in force without back-off, nanoseconds.
+    pub fn wanted_period_ns(&self) -> f64 {
         self.period_ns.max(self.min_period_ns)
+    }
+
+    /// Nothing leaves sooner than this after the packet before; 0 if there is no back-off.
+    pub fn set_backoff_period_ns(&mut self, period_ns: f64) {
+        if period_ns < self.backoff_period_ns {
+            // What was put off for longer than that may go sooner.
+            self.backoff_period_ns = period_ns;
+            let next = self.last_ns + self.period_ns();
+            self.next_ns = self.next_ns.min(next).max(self.paused_until.as_nanos() as f64);
+        }
+        self.backoff_period_ns = period_ns;
     }
 
     pub fn set_period_ns(&mut self, period_ns: f64) {
@@ -120,11 +142,12 @@ impl Pacer {
         }
         // A rounding error of a nanosecond must not cost a wake-up.
         let credit = now_ns - self.next_ns + 1.0;
-        if credit < 0.0 { 0 } else { (credit / period) as u32 + 1 }
+        if credit < 0.0 { 0 } else { ((credit / period) as u32).saturating_add(1) }
     }
 
     /// `packets` have left.
-    pub fn sent(&mut self, packets: u32) {
+    pub fn sent(&mut self, now: Time, packets: u32) {
+        self.last_ns = now.as_nanos() as f64;
         self.next_ns += f64::from(packets) * self.period_ns();
     }
 
@@ -166,7 +189,7 @@ mod tests {
             let n = pacer.budget(now);
             if n > 0 {
                 out.push((now.as_micros(), n));
-                pacer.sent(n);
+                pacer.sent(now, n);
             }
             now = pacer.next_burst().max(now.plus_nanos(1));
         }
@@ -198,7 +221,7 @@ mod tests {
         let mut pacer = Pacer::new(Time::ZERO, 44);
         pacer.set_period_ns(1e6);
         assert_eq!(pacer.budget(Time::from_secs(1)), 1, "idle before");
-        pacer.sent(1);
+        pacer.sent(Time::from_secs(1), 1);
         pacer.reset_shortfall(Time::from_secs(1));
         // The host is then late by a second: 10 ms of credit are left.
         assert_eq!(pacer.budget(Time::from_secs(2)), 11);
@@ -223,7 +246,7 @@ mod tests {
             let mut pacer = Pacer::new(Time::ZERO, 16);
             pacer.set_period_ns(15e6);
             pacer.budget(Time::ZERO);
-            pacer.sent(1);
+            pacer.sent(Time::ZERO, 1);
             if held {
                 pacer.set_held();
             }
@@ -238,7 +261,7 @@ mod tests {
         let mut pacer = Pacer::new(Time::ZERO, 16);
         pacer.set_period_ns(20_000.0);
         assert!(pacer.budget(Time::from_millis(1)) > 0);
-        pacer.sent(50);
+        pacer.sent(Time::from_millis(1), 50);
         pacer.set_held();
         let budget = pacer.budget(Time::from_millis(9));
         assert_eq!(budget, 17);
@@ -247,7 +270,22 @@ mod tests {
         assert_eq!(elapsed, Duration::from_millis(9));
         assert!((share - 6.68 / 9.0).abs() < 0.01, "{share}");
         // A host that was late for as long may catch up.
-        pacer.sent(budget);
+        pacer.sent(Time::from_millis(9), budget);
         assert!(pacer.budget(Time::from_millis(17)) > 390);
+    }
+
+    /// Back-off spaces packets whatever the law wants, and what it put off goes sooner when it ends.
+    #[test]
+    fn back_off_spaces_packets_and_lets_go_when_it_ends() {
+        let mut pacer = Pacer::new(Time::ZERO, 44);
+        pacer.set_backoff_period_ns(4e9);
+        assert_eq!((pacer.budget(Time::ZERO), pacer.wanted_period_ns()), (1, 0.0));
+        pacer.sent(Time::ZERO, 1);
+        assert_eq!(pacer.budget(Time::from_millis(3_999)), 0);
+        pacer.set_backoff_period_ns(1e9);
+        assert_eq!(pacer.budget(Time::from_millis(999)), 0);
+        assert_eq!(pacer.budget(Time::from_millis(1_000)), 1);
+        pacer.set_backoff_period_ns(0.0);
+        assert_eq!(pacer.budget(Time::from_millis(1)), u32::MAX);
     }
 }

@@ -1,6 +1,7 @@
 //! The send half of a connection: the sending algorithm of gu05 Figure 5-2, acknowledgements,
 //! loss reports and the retransmission timer.
 
+mod backoff;
 mod buffer;
 mod flight;
 
@@ -8,11 +9,12 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use farhaul_base::Time;
-use farhaul_control::{LEAST_WINDOW, MOST_WINDOW, SYN, SentPacket};
+use farhaul_control::{LEAST_WINDOW, MOST_WINDOW, SYN, SentPacket, TOLERATED_LOSS};
 use farhaul_wire::{DataHeader, LossRange, MsgNo, Seq};
 
 use crate::tags::DataKey;
 
+use self::backoff::Backoff;
 pub use self::buffer::SendBuffer;
 use self::buffer::{Fate, Slot};
 use self::flight::Flight;
@@ -28,6 +30,9 @@ const PROBE_INTERVAL: u32 = 16;
 const MIN_RTO: Duration = Duration::from_millis(50);
 /// And at most this long between two tries, so that a path that comes back is found at once.
 const MAX_RTO: Duration = Duration::from_secs(1);
+
+/// The round-trip time before the first sample.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// Windows that may be unacknowledged while a hole is repaired: one on the fly, and one for each of
 /// the round trips that the repair may take if the retransmission is lost as well.
@@ -79,6 +84,9 @@ pub struct SendHalf {
     flight: Flight,
     /// The peer tells what arrives behind a hole, so that what is in the network can be counted.
     pub sees_beyond_holes: bool,
+    backoff: Backoff,
+    /// Smoothed round-trip time.
+    rtt: Duration,
     /// Beyond the newest packet that is known to have arrived.
     seen: Seq,
     /// Packets in flight that have been taken for lost: those before `seen` that may be missing.
@@ -128,6 +136,8 @@ impl SendHalf {
             window: 16,
             flight: Flight::default(),
             sees_beyond_holes: false,
+            backoff: Backoff::new(TOLERATED_LOSS),
+            rtt: INITIAL_RTT,
             seen: isn,
             missing: 0,
             delivered: 0,
@@ -193,9 +203,21 @@ impl SendHalf {
         self.drops.pop()
     }
 
-    /// How long a packet and the answer to it take.
-    pub fn set_round_trip(&mut self, span: Duration) {
-        self.flight.set_span(span);
+    /// The smoothed round-trip time, and how much longer a packet and the answer to it take.
+    pub fn set_round_trip(&mut self, rtt: Duration, wait: Duration) {
+        self.rtt = rtt;
+        self.flight.set_span(rtt + wait);
+    }
+
+    /// The loss event rate up to which the law alone decides how fast it goes.
+    pub fn set_tolerated_loss(&mut self, share: f64) {
+        if self.backoff.set_tolerated(share) {
+            self.back_off();
+        }
+    }
+
+    fn back_off(&mut self) {
+        self.pacer.set_backoff_period_ns(self.backoff.period_ns(self.rtt));
     }
 
     /// Whether there is something that the peer is to get and has not acknowledged.
@@ -318,7 +340,7 @@ impl SendHalf {
                 self.last_progress = now;
             }
             self.packets_sent += u64::from(count);
-            self.pacer.sent(count);
+            self.pacer.sent(now, count);
             if !self.buffer.has_unsent() {
                 self.app_limited = true;
             }
@@ -358,7 +380,8 @@ impl SendHalf {
             }
             let seq = self.next_seq();
             let slot = self.buffer.send_next(clock)?;
-            self.pair_open = seq.value().is_multiple_of(PROBE_INTERVAL);
+            self.pair_open =
+                seq.value().is_multiple_of(PROBE_INTERVAL) && !self.backoff.is_engaged();
             if self.buffer.in_flight() > self.loss.capacity() {
                 let wanted = self.buffer.in_flight() * 2;
                 self.loss.grow(wanted, self.una);
@@ -426,7 +449,7 @@ impl SendHalf {
             self.flow_limit = limit;
         }
         let arrived = point.since(self.una) as u64 + (behind as u32 - missing) as u64;
-        self.delivered = self.delivered.max(self.packets_acked + arrived);
+        self.count_known(self.packets_acked + arrived);
         self.last_progress = now;
         true
     }
@@ -435,14 +458,24 @@ impl SendHalf {
     pub fn count_delivered(&mut self) -> u64 {
         let beyond = self.seen.since(self.una).max(0) as u64;
         let known = self.packets_acked + beyond.saturating_sub(self.missing.into());
-        self.delivered = self.delivered.max(known);
+        self.count_known(known);
         self.delivered
     }
 
+    /// So many packets are known to have arrived, unless more were already.
+    fn count_known(&mut self, known: u64) {
+        let arrived = known.saturating_sub(self.delivered);
+        self.delivered += arrived;
+        if self.backoff.on_arrived(arrived) {
+            self.back_off();
+        }
+    }
+
     /// Takes the packets of `range`, all in flight, for lost; returns how many were not so yet.
-    fn take_for_lost(&mut self, range: LossRange) -> u32 {
+    fn take_for_lost(&mut self, now: Time, range: LossRange) -> u32 {
         let lost = self.loss.insert(range);
         if lost > 0 {
+            self.count_lost(now, range, lost);
             let first = range.first.since(self.una) as u32;
             for index in first..first + range.len() {
                 if let Some(slot) = self.buffer.sent_mut(index)
@@ -455,6 +488,25 @@ impl SendHalf {
         }
         self.packets_lost += u64::from(lost);
         lost
+    }
+
+    /// `lost` packets of `range` are lost, for all that is known.
+    fn count_lost(&mut self, now: Time, range: LossRange, lost: u32) {
+        // A path that is cut tells nothing of its room: of time-outs in a row the first counts, for a
+        // window of one packet has no other sign, and those that follow are spaced already.
+        if self.expirations > 1 {
+            return;
+        }
+        let clock = self.clock_us(now);
+        let age = |seq: Seq| {
+            let slot = self.buffer.sent(seq.since(self.una) as u32);
+            Duration::from_micros(slot.map_or(0, |slot| slot.age_us(clock)).into())
+        };
+        let (first, last) = (age(range.first), age(range.last));
+        let sent = |age| Time::from_nanos(now.as_nanos().saturating_sub(nanos(age)));
+        let (first, last) = (sent(first.max(last)), sent(first.min(last)));
+        self.backoff.on_lost(lost, first, last, self.rtt);
+        self.back_off();
     }
 
     /// The peer has everything before `next`; `available`: packets it can take beyond, if the ACK
@@ -519,7 +571,7 @@ impl SendHalf {
         }
         self.silent_run = self.silent_run.saturating_mul(2);
         let range = LossRange { first: self.una, last: self.una.plus(run - 1) };
-        self.take_for_lost(range);
+        self.take_for_lost(now, range);
     }
 
     /// A receiver that reports a loss once does not tell which retransmissions were lost as well.
@@ -532,7 +584,7 @@ impl SendHalf {
         }
         for index in 0..self.buffer.in_flight() {
             if self.buffer.sent(index).is_some_and(lost) {
-                self.take_for_lost(LossRange::single(self.una.plus(index)));
+                self.take_for_lost(now, LossRange::single(self.una.plus(index)));
             }
         }
     }
@@ -573,7 +625,7 @@ impl SendHalf {
             match (wanted, run) {
                 (true, None) => run = Some(seq),
                 (false, Some(start)) => {
-                    lost += self.take_for_lost(LossRange { first: start, last: seq.prev() });
+                    lost += self.take_for_lost(now, LossRange { first: start, last: seq.prev() });
                     run = None;
                 }
                 _ => {}
@@ -612,8 +664,8 @@ impl SendHalf {
         // *departs:* gu05 Figure 2-5 step 1c takes everything unacknowledged for lost. The ends of
         // the window will do: their answer, an ACK or a NAK, tells exactly what is missing.
         let last = self.next_seq().prev();
-        self.take_for_lost(LossRange::single(self.una));
-        self.take_for_lost(LossRange::single(last));
+        self.take_for_lost(now, LossRange::single(self.una));
+        self.take_for_lost(now, LossRange::single(last));
         Some(Expired { count: self.expirations })
     }
 
@@ -630,6 +682,10 @@ impl SendHalf {
     pub fn append(&mut self, data: Bytes) {
         self.buffer.append(data);
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Retransmission time-out for an RTT filter's RTT + 4 RTTVar: an ACK may wait a SYN interval at

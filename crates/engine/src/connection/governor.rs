@@ -82,7 +82,7 @@ impl Connection {
         let (elapsed, share) = self.send.pacer.shortfall(now);
         if elapsed >= span {
             let held_back = share > NEGLIGIBLE_SHORTFALL;
-            let period = self.send.pacer.period_ns();
+            let period = self.send.pacer.wanted_period_ns();
             self.real_period = (if held_back { period / (1.0 - share) } else { 0.0 }, now);
             self.send.pacer.reset_shortfall(now);
         }
@@ -166,6 +166,7 @@ impl Connection {
         self.send.set_window(knobs.window.min(start_window));
         self.send.pacer.set_period_ns(knobs.period_ns);
         self.send.pacer.pause(knobs.pause_until);
+        self.send.set_tolerated_loss(knobs.tolerated_loss);
         if !knobs.messages.is_empty() {
             let room = MOST_MESSAGES.saturating_sub(self.outbox.custom.len());
             let own = |message: &CustomMessage| message.subtype < ENGINE_SUBTYPES;
@@ -219,7 +220,7 @@ impl Connection {
             arrival_rate: if self.stock { self.delivery.peak() } else { self.arrival_rate },
             delivery_rate: self.delivery.rate,
             capacity: self.capacity,
-            real_period_ns: self.send.pacer.period_ns().max(real_period),
+            real_period_ns: self.send.pacer.wanted_period_ns().max(real_period),
             mss: self.agreement.wire_mss + ipv6_extra,
             in_flight: self.send.in_network(),
             sees_beyond_holes: self.ours,

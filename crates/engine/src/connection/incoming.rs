@@ -269,7 +269,7 @@ impl Connection {
         // Where the peer tells what arrives behind a hole it tells it when it is asked to; a little more
         // than the round trip covers for that packets of one millisecond count together.
         let wait = if self.ours { self.ack_wait().max(SYN / 5) } else { SYN };
-        self.send.set_round_trip(self.rtt.smoothed() + wait);
+        self.send.set_round_trip(self.rtt.smoothed(), wait);
         let span = self.rtt.smoothed().max(SYN);
         self.measure_period(now, span * PERIOD_MEASURED_OVER);
         if self.ack_wait().is_zero() {

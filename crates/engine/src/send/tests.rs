@@ -254,7 +254,7 @@ fn pacing_keeps_the_rate() {
 fn a_hole_being_repaired_does_not_stop_new_packets() {
     let mut half = with_stream(1_000);
     half.set_window(20.0);
-    half.set_round_trip(Duration::from_millis(50));
+    half.set_round_trip(Duration::from_millis(50), Duration::ZERO);
     assert_eq!(places(&mut half, at(0)).len(), 20);
     assert!(
         places(&mut half, at(60)).is_empty(),
@@ -341,6 +341,7 @@ fn an_ack_that_waited_makes_no_hole_of_what_was_sent_since() {
 #[test]
 fn overdue_retransmissions_are_lost_together() {
     let mut half = with_stream(20);
+    half.set_tolerated_loss(1.0);
     places(&mut half, at(0));
     for place in [2, 5, 9] {
         half.on_loss_report(at(10), range(place, place), Duration::ZERO).unwrap();
