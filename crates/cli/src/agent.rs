@@ -88,7 +88,7 @@ mod tests {
             outage_ms: 1,
             lanes: 1,
             fixed_lanes: true,
-            cc: "haul".into(),
+            cc: "bbr".into(),
             mss: 1500,
             receive_memory: None,
             send_memory: None,

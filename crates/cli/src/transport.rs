@@ -10,8 +10,8 @@ use farhaul::{BufferSizes, Endpoint, Law, Options};
 use crate::exit::{Failed, Usage};
 use crate::units;
 
-/// The law of those who choose none: docs/default-law.md tells why.
-pub const DEFAULT_LAW: &str = "haul";
+/// The law where `--cc` chooses none: docs/default-law.md tells why.
+pub const DEFAULT_LAW: &str = "bbr";
 
 /// Transport options.
 #[derive(Args, Clone, Debug)]

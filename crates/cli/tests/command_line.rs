@@ -27,13 +27,13 @@ fn expect(args: &[&str], code: i32, text: &str) {
 fn laws_are_listed() {
     let ended = run(&["cc", "list"]);
     let text = ended.lines.join("\n");
-    for law in ["haul (the default): ", "udt: ", "hstcp: ", "gtp: ", "copa: "] {
+    for law in ["bbr (the default): ", "haul: ", "udt: ", "hstcp: ", "gtp: ", "copa: "] {
         assert!(text.contains(law), "{law}: {text}");
     }
     assert!(text.contains("low_window=38"), "{text}");
     let ended = run(&["cc", "list", "blast", "udt4", "--json"]);
     let listed: serde_json::Value = serde_json::from_str(&ended.lines.join("\n")).expect("JSON");
-    assert_eq!(listed["default"], "haul");
+    assert_eq!(listed["default"], "bbr");
     let names: Vec<_> = listed["laws"].as_array().unwrap().iter().map(|l| &l["name"]).collect();
     assert_eq!(names, ["udt4", "blast"]);
     let rate = &listed["laws"][1]["parameters"][0];
@@ -264,7 +264,7 @@ fn keys_of_the_perf_report() {
     let theirs = listener.finish_well().json();
 
     assert_eq!(report["protocol"], "udt");
-    assert_eq!(report["cc"], "haul");
+    assert_eq!(report["cc"], "bbr");
     assert_eq!(report["streams"], 2);
     assert_eq!(report["role"], "sender");
     for report in [&report, &report["peer"], &theirs] {

@@ -72,7 +72,7 @@ fn a_small_tree_is_moved_and_verified() {
     assert_eq!(report["path"]["rtt_ms"], 10.0);
     assert_eq!(report["path"]["loss"], "0.1%");
     let farhaul = &report["farhaul"];
-    assert_eq!((&farhaul["cc"], &farhaul["complete"]), (&"haul".into(), &true.into()));
+    assert_eq!((&farhaul["cc"], &farhaul["complete"]), (&"bbr".into(), &true.into()));
     // File systems keep holes in blocks of their own.
     assert!(farhaul["bytes"].as_u64().unwrap() >= 3_000_000, "{farhaul}");
     let rate = farhaul["bits_per_second"].as_f64().unwrap();

@@ -85,7 +85,7 @@ macro_rules! settings {
 }
 
 settings! {
-    cc "cc": Law = value::LAW, "haul",
+    cc "cc": Law = value::LAW, "bbr",
         "Congestion control law of the sending side; farhaul cc list lists them";
     rate "rate": RateLimit = value::RATE, "none",
         "Send at most so fast, all connections together, headers included";

@@ -330,7 +330,7 @@ mod tests {
     fn what_a_side_does_not_know_of_its_part_is_refused() {
         let terms = json!({
             "verify": true, "dry_run": false, "outage_ms": 1, "lanes": 1, "fixed_lanes": false,
-            "cc": "haul", "mss": 1500, "receive_memory": null, "send_memory": null, "rate": null,
+            "cc": "bbr", "mss": 1500, "receive_memory": null, "send_memory": null, "rate": null,
             "preserve": {
                 "mode": true, "times": true, "owner": false, "xattrs": false, "hard_links": false,
                 "sparse": false,

@@ -291,7 +291,7 @@ mod tests {
     fn terms() -> Value {
         json!({
             "verify": true, "dry_run": false, "outage_ms": u64::MAX, "lanes": 2,
-            "fixed_lanes": false, "cc": "haul", "mss": 1500, "receive_memory": null,
+            "fixed_lanes": false, "cc": "bbr", "mss": 1500, "receive_memory": null,
             "send_memory": null, "rate": null, "plain": false,
             "preserve": {"mode": true, "times": true, "owner": false, "xattrs": false,
                          "hard_links": false, "sparse": true},

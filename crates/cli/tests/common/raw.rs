@@ -79,7 +79,7 @@ pub fn order(export: &str, job: Value) -> Value {
         "export": export, "job": job,
         "terms": {
             "verify": true, "dry_run": false, "outage_ms": 60_000, "lanes": 1,
-            "fixed_lanes": true, "cc": "haul", "mss": 1500, "receive_memory": null,
+            "fixed_lanes": true, "cc": "bbr", "mss": 1500, "receive_memory": null,
             "send_memory": null, "rate": null, "plain": false,
             "preserve": {"mode": true, "times": true, "owner": false, "xattrs": false,
                          "hard_links": false, "sparse": true},
