@@ -82,7 +82,7 @@ fn a_small_tree_is_moved_and_verified() {
     assert!(through > 3_000_000, "the path has carried the data and its headers: {through}");
     assert_eq!((&report["tcp"], &report["kept"]), (&Value::Array(vec![]), &Value::Null));
     let plot = fs::read_to_string(report["plot"].as_str().unwrap()).unwrap();
-    assert!(plot.contains("farhaul (haul)") && plot.contains("line rate"), "{plot}");
+    assert!(plot.contains("farhaul (bbr)") && plot.contains("line rate"), "{plot}");
     let csv = fs::read_to_string(report["csv"].as_str().unwrap()).unwrap();
     assert!(csv.starts_with("run,start_s,") && csv.lines().count() > 1, "{csv}");
     assert!(Path::new(report["plot"].as_str().unwrap()).starts_with(place.out()));
