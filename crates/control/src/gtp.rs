@@ -19,6 +19,9 @@ use crate::{CustomMessage, GroupControl, Knobs, Law, LawInfo, Make, Param, SYN, 
 const GRANT: u16 = 1;
 /// A grant that has not changed is repeated after so long: the message may have been lost.
 const REPEAT: Duration = Duration::from_millis(100);
+/// The receiver answers for the losses of the group, and holds them far lower: what a single member
+/// of it loses while another joins says little of its own rate.
+const MEMBERS_LOSS: f64 = 0.2;
 
 /// The receiver's group.
 #[derive(Debug)]
@@ -161,6 +164,7 @@ impl Law for Member {
 
     fn init(&mut self, view: &View, knobs: &mut Knobs) {
         knobs.window = view.max_window.into();
+        knobs.tolerated_loss = MEMBERS_LOSS;
         self.obey(view, knobs);
         knobs.timer = Some(view.now + SYN);
     }

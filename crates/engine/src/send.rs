@@ -502,10 +502,9 @@ impl SendHalf {
             let slot = self.buffer.sent(seq.since(self.una) as u32);
             Duration::from_micros(slot.map_or(0, |slot| slot.age_us(clock)).into())
         };
-        let (first, last) = (age(range.first), age(range.last));
-        let sent = |age| Time::from_nanos(now.as_nanos().saturating_sub(nanos(age)));
-        let (first, last) = (sent(first.max(last)), sent(first.min(last)));
-        self.backoff.on_lost(lost, first, last, self.rtt);
+        let oldest = age(range.first).max(age(range.last));
+        let first = Time::from_nanos(now.as_nanos().saturating_sub(nanos(oldest)));
+        self.backoff.on_lost(now, lost, first);
         self.back_off();
     }
 

@@ -76,14 +76,14 @@ fn gtp_flows_join_and_leave() {
         let report = run(rate, &senders, (0.0, 20.0));
         let more = loss(&report) - without;
         assert!(more < 0.002, "{stay} flows: joining and leaving cost {more}");
-        // Half a second each.
+        // Half a second each; a second is measured, for a hole whose repair is lost as well moves what is
+        // delivered in order by some hundred milliseconds.
         for (half, flows) in [(18, stay), (21, stay + 1), (28, stay + 1), (31, stay), (38, stay)] {
             let fair = 0.97 * bits / f64::from(flows);
             for flow in &report.flows[..flows as usize] {
-                let found = flow.series[half] / 1e6;
-                let what = format!("{} of {flows} in half-second {half}", flow.name);
-                // A hole whose repair is lost as well moves what is delivered in order by 150 ms.
-                assert!((found / fair - 1.0).abs() < 0.3, "{what}: {found}, not {fair}");
+                let found = (flow.series[half] + flow.series[half + 1]) / 2e6;
+                let what = format!("{} of {flows} in half-seconds {half} and on", flow.name);
+                assert!((found / fair - 1.0).abs() < 0.2, "{what}: {found}, not {fair}");
             }
         }
     }

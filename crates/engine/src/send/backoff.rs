@@ -7,9 +7,9 @@
 //! losses follow each other without an arrival the spacing of its packets doubles, as a
 //! retransmission time-out of TCP does.
 //!
-//! Losses of one round trip are one event, so that the rate of events is at most one over the packets sent
-//! in a round trip: a flow that has more than a few tens of packets under way is never held back, nor is
-//! one on a path with random loss at a usual rate.
+//! Losses of what left before the first was heard of are one event, so that the rate of events is at most
+//! one over the packets sent in a round trip: a flow that has more than a few tens of packets under way is
+//! never held back, nor is one on a path with random loss at a usual rate.
 
 use core::time::Duration;
 
@@ -17,10 +17,11 @@ use farhaul_base::Time;
 
 /// Weights of the last loss intervals in their mean, the newest first (RFC 5348 §5.4).
 const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
-/// An event that takes more than one packet, and more than this share of those to the next event, says
-/// as much of the path as [`HEAVY_SLOTS`] events that take one each.
-const HEAVY: f64 = 0.2;
-const HEAVY_SLOTS: usize = 6;
+/// Of two events in a row that each take more than one packet, and more than this share of those to the next
+/// event, the second says as much of the path as [`HEAVY_SLOTS`] events that take one each. One alone may
+/// be a path that was away for a moment.
+const HEAVY: f64 = 0.1;
+const HEAVY_SLOTS: usize = 7;
 /// The retransmission time-out in the equation, in round trips (RFC 5348 §3.1).
 const TIMEOUT_ROUNDS: f64 = 4.0;
 /// And at least so much, for TCP's has a floor (200 ms in Linux), and on shorter paths the equation would grant
@@ -41,10 +42,12 @@ pub struct Backoff {
     intervals: [f64; 8],
     /// Packets that have arrived since the last event.
     open: f64,
-    /// When the first packet left that the last event took.
+    /// When the last event was first heard of.
     event_at: Option<Time>,
     /// Packets that the last event took.
     lost: u32,
+    /// The event before the last was heavy.
+    heavy: bool,
     /// Events since the last arrival.
     in_a_row: u32,
     /// There has been an event before the last one: one makes no rate.
@@ -63,6 +66,7 @@ impl Backoff {
             open: 0.0,
             event_at: None,
             lost: 0,
+            heavy: false,
             in_a_row: 0,
             repeated: false,
             engaged: false,
@@ -98,22 +102,25 @@ impl Backoff {
         changed
     }
 
-    /// `packets` are lost, of which the first left at `first` and the last at `last`.
-    pub fn on_lost(&mut self, packets: u32, first: Time, last: Time, rtt: Duration) {
-        // Losses between which nothing arrived are one event, however long they lasted.
-        if self.event_at.is_none_or(|begun| first > begun + rtt) {
+    /// At `now` it is heard that `packets` are lost, of which the first left at `first`.
+    pub fn on_lost(&mut self, now: Time, packets: u32, first: Time) {
+        // What left before an event was heard of is part of it: neither law nor back-off could have answered
+        // it. A smoothed round-trip time would not do for RFC 5348's round trip: it lags behind a queue
+        // that a start fills.
+        if self.event_at.is_none_or(|heard| first > heard) {
             let heavy =
                 self.lost > 1 && f64::from(self.lost) > HEAVY * (self.open + f64::from(self.lost));
-            let slots = if heavy { HEAVY_SLOTS } else { 1 };
+            let slots = if heavy && self.heavy { HEAVY_SLOTS } else { 1 };
+            self.heavy = heavy;
             self.intervals.rotate_right(slots);
             let interval = core::mem::take(&mut self.open) + 1.0;
             self.intervals[..slots].fill(interval);
             self.lost = 0;
             self.repeated = self.event_at.is_some();
+            self.event_at = Some(now);
             self.in_a_row = (self.in_a_row + 1).min(MOST_DOUBLINGS);
         }
         self.lost += packets;
-        self.event_at = self.event_at.max(Some(last));
         self.engaged = self.repeated && self.loss_event_rate() > self.tolerated;
     }
 
@@ -158,12 +165,12 @@ mod tests {
 
     /// `rounds` round trips with so many packets each, of which `lost` are lost together.
     fn run(backoff: &mut Backoff, rounds: u64, packets: u64, lost: u32) {
-        let begin = backoff.event_at.map_or(at(0), |before| before + 2 * RTT);
+        let begin = backoff.event_at.map_or(at(0), |before| before + RTT);
         for round in 0..rounds {
-            let sent = begin + RTT * round as u32 + Duration::from_micros(round);
+            let sent = begin + 2 * RTT * round as u32;
             backoff.on_arrived(packets - u64::from(lost));
             if lost > 0 {
-                backoff.on_lost(lost, sent, sent, RTT);
+                backoff.on_lost(sent + RTT, lost, sent);
             }
         }
     }
@@ -218,17 +225,20 @@ mod tests {
         assert_eq!(backoff.period_ns(RTT), 0.0);
     }
 
-    /// Losses between which nothing arrives are one event, if they are of one round trip or of one range.
+    /// Neither the law nor the back-off could have answered before the first was heard of.
     #[test]
-    fn a_range_is_one_event() {
+    fn what_left_before_an_event_was_heard_of_is_part_of_it() {
         let mut backoff = Backoff::new(0.05);
         backoff.on_arrived(7);
-        backoff.on_lost(30, at(0), at(45), RTT);
-        backoff.on_lost(1, at(60), at(60), RTT);
+        backoff.on_lost(at(140), 10, at(0));
+        backoff.on_lost(at(150), 20, at(139));
         assert_eq!(backoff.intervals[..2], [8.0, 20.0]);
-        // Four fifths and more were lost: it counts six times.
+        // Four fifths and more were lost, twice in a row: that counts seven times.
         backoff.on_arrived(3);
-        backoff.on_lost(1, at(90), at(90), RTT);
-        assert_eq!(backoff.intervals, [4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 8.0, 20.0]);
+        backoff.on_lost(at(170), 9, at(151));
+        assert_eq!(backoff.intervals[..3], [4.0, 8.0, 20.0], "once may be a path that was away");
+        backoff.on_arrived(2);
+        backoff.on_lost(at(190), 1, at(171));
+        assert_eq!(backoff.intervals, [3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 4.0]);
     }
 }

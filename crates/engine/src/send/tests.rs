@@ -177,6 +177,7 @@ fn loss_reports_are_checked_and_clipped() {
 #[test]
 fn a_packet_just_sent_again_is_left_alone() {
     let mut half = with_stream(4);
+    half.set_tolerated_loss(1.0);
     places(&mut half, at(0));
     let fresh = Duration::from_millis(20);
     assert_eq!(half.on_loss_report(at(1), range(0, 1), fresh), Ok(Some(range(0, 1))));
@@ -471,6 +472,7 @@ fn packets_of_one_call_have_one_size() {
 #[test]
 fn the_window_outgrows_the_loss_list() {
     let mut half = with_stream(5_000);
+    half.set_tolerated_loss(1.0);
     half.set_window(900.0);
     half.flow_limit = isn().plus(5_000);
     places(&mut half, at(0));
