@@ -345,7 +345,11 @@ fn forged_data_is_dropped_once_it_has_been_noticed() {
     assert_copied(&scene, &ended);
     let dropped = ended.json()["forged_packets"].as_u64().expect("a number");
     let forged = relay.stats().forged.of(Forged::Data);
-    assert!((1..=6).contains(&reconnects(&ended)), "the first costs a connection: {ended:#?}");
+    // How many, depends on how long the copy takes: a new connection may be hit before it has tags.
+    let again = reconnects(&ended);
+    println!("measured: {again} reconnects, {dropped} of {forged} dropped");
+    assert!(again >= 1, "the first costs a connection: {ended:#?}");
+    assert!(again <= 2 + forged / 5, "{again} connections for {forged} forged packets: {ended:#?}");
     // Some go to the other side, some before the first has been noticed.
     assert!(forged >= 30 && dropped >= forged / 10, "{dropped} of {forged}");
     assert_eq!(scene.agents(), 1, "no other agent was started");
