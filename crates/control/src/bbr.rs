@@ -8,12 +8,23 @@
 //! *departs:* The draft can take back its answer to a loss that was none. No host here tells a law
 //! that a loss was none, so nothing is kept for that.
 //!
+//! It departs from the draft where that is slow on paths that lose packets by themselves, or leaves
+//! more of a queue than it needs to:
+//!
+//! * What the path loses by itself is measured while nothing is probed (`own_loss`), and only losses
+//!   beyond what chance makes of it count as congestion. `own_loss=0` is the draft.
+//! * A probe, and Startup, end when the round trip has grown by a quarter without a queue of others
+//!   (`queue`), not only after losses or three round trips without growth. `queue=10` is the draft.
+//! * `ProbeRTT` sends little, and what arrives then lowers no bound.
+//!
 //! While holes are repaired, UDT's sender learns late what was sent again and arrived, many packets
 //! at once. Where that is always so, at a loss of 1%, the bandwidth is taken for a little more
 //! than it is, and a queue stays.
 
+mod delay;
 mod losses;
 mod model;
+mod own_loss;
 mod phases;
 
 use core::time::Duration;
@@ -21,8 +32,10 @@ use core::time::Duration;
 use farhaul_base::{Rng, Time};
 use farhaul_wire::{LossRange, Seq};
 
+use self::delay::Delay;
 use self::losses::Bounds;
 use self::model::{Aggregation, FullPipe, Latest, MaxFilter, MinRtt, Rounds, Sample};
+use self::own_loss::OwnLoss;
 use self::phases::{Cycle, Phase, ProbeRtt};
 use crate::law::SYN_NS;
 use crate::tcp_like::INITIAL_WINDOW;
@@ -47,16 +60,30 @@ const ACK_INTERVAL: u32 = 4;
 /// Share of the window on top of it while a hole is repaired: what was sent again counts as in flight
 /// until the ACK number passes it.
 const REPAIR_ROOM: f64 = 0.25;
+/// Startup sends at 2.77 times what arrives, and a round trip passes until the peer hears of it: its
+/// flow window is to be no limit meanwhile.
+const WINDOW_GROWTH: u32 = 4;
 /// In a packet's tag, beside what was in flight when it left: its delivery rate is that of
 /// `ProbeRTT`, and says nothing of the path's (draft: `MarkConnectionAppLimited`).
 const SLOWED: u64 = 1 << 32;
+
+/// What is no sign that too much is under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerated {
+    /// Share of a round trip's packets that may be lost in a probe (draft: `LossThresh`).
+    pub loss: f64,
+    /// Share that the path may lose by itself: what is measured up to this is no congestion. 0: each
+    /// loss is, as in the draft.
+    pub own_loss: f64,
+    /// Queueing delay of a probe, in shares of the round trip before it.
+    pub queue: f64,
+}
 
 /// BBR version 3. Rates in packets a second, windows in packets.
 #[derive(Debug)]
 pub struct Bbr {
     initial_window: f64,
-    /// Share of a round trip's packets that may be lost (draft: `LossThresh`).
-    loss_threshold: f64,
+    tolerated: Tolerated,
     rng: Rng,
     phase: Phase,
     /// Of [`View::delivered`] and the losses, what the last event told.
@@ -75,6 +102,8 @@ pub struct Bbr {
     rounds: Rounds,
     max_bandwidth: MaxFilter,
     min_rtt: MinRtt,
+    delay: Delay,
+    own_loss: OwnLoss,
     aggregation: Aggregation,
     /// The most packets acknowledged at once, beyond what the bandwidth explains: the window must
     /// allow for them (draft: `extra_acked`).
@@ -108,6 +137,21 @@ impl Bbr {
                 "",
                 "share of a round trip's packets that may be lost while it probes for bandwidth",
             ),
+            Param::number(
+                "own_loss",
+                0.05,
+                (0.0, 0.5),
+                "",
+                "share that the path may lose by itself without being taken for congested, as far as \
+                 that is measured between probes; 0: as in the draft",
+            ),
+            Param::number(
+                "queue",
+                0.25,
+                (0.05, 10.0),
+                "",
+                "a probe ends when the round trip has grown by this share; 10: as in the draft",
+            ),
             Param::time(
                 "probe_rtt",
                 5.0,
@@ -117,16 +161,21 @@ impl Bbr {
         ],
         make: Make::Law(|values, seed| {
             let probe_rtt = Duration::from_secs_f64(values.get("probe_rtt"));
-            Box::new(Bbr::new(values.get("window"), values.get("loss"), probe_rtt, seed))
+            let tolerated = Tolerated {
+                loss: values.get("loss"),
+                own_loss: values.get("own_loss"),
+                queue: values.get("queue"),
+            };
+            Box::new(Bbr::new(values.get("window"), tolerated, probe_rtt, seed))
         }),
     };
 
-    /// `window`: packets sent before the first ACK; `loss`: share of a round trip's packets that
-    /// may be lost; `probe_rtt`: how often the queue is drained; `seed` spreads the probes.
-    pub fn new(window: f64, loss: f64, probe_rtt: Duration, seed: u64) -> Self {
+    /// `window`: packets sent before the first ACK; `probe_rtt`: how often the queue is drained; `seed`
+    /// spreads the probes.
+    pub fn new(window: f64, tolerated: Tolerated, probe_rtt: Duration, seed: u64) -> Self {
         Bbr {
             initial_window: window,
-            loss_threshold: loss,
+            tolerated,
             rng: Rng::new(seed),
             phase: Phase::Startup,
             delivered: 0,
@@ -139,6 +188,8 @@ impl Bbr {
             rounds: Rounds::default(),
             max_bandwidth: MaxFilter::default(),
             min_rtt: MinRtt::new(probe_rtt),
+            delay: Delay::default(),
+            own_loss: OwnLoss::new(tolerated.own_loss),
             aggregation: Aggregation::default(),
             excess: MaxFilter::default(),
             full_pipe: FullPipe::default(),
@@ -204,13 +255,16 @@ impl Bbr {
         }
         self.latest.update(fresh.as_ref(), view.delivered);
         self.rounds.update(fresh.as_ref(), view.delivered);
+        self.own_loss.update(self.is_calm(), self.rounds.started(), view);
+        self.delay.update(view.newest.map(|newest| newest.rtt), self.rounds.started());
         if let Some(sample) = fresh {
             self.update_bandwidth(&sample);
         }
         self.answer_round();
         self.update_aggregation(acked, repairing, view.now);
         if self.rounds.started() && !self.sample.app_limited {
-            self.full_pipe.update(self.sample.rate);
+            let queued = self.phase == Phase::Startup && self.delays_startup();
+            self.full_pipe.update(self.sample.rate, queued);
         }
         self.move_on(acked, view);
         self.update_min_rtt(view);
@@ -285,11 +339,14 @@ impl Bbr {
     /// While a hole is repaired UDT's engine holds the window towards a stock peer against what left in
     /// the last round trip and SYN interval, for an ACK may wait so long: the same rate makes that much
     /// more of it. A peer of ours tells what arrives, but not which retransmissions.
+    ///
+    /// Not in Startup, which has room enough, nor in `ProbeRTT`, which must see little in flight to end.
     fn apply_window(&self, view: &View, knobs: &mut Knobs) {
+        let narrow = matches!(self.phase, Phase::Startup | Phase::ProbeRtt);
         let stretch = SYN_NS / (view.rtt.as_nanos() as f64).max(1.0);
         let stretch = if view.sees_beyond_holes { REPAIR_ROOM } else { stretch };
-        knobs.window =
-            if self.repairing.is_some() { self.window * (1.0 + stretch) } else { self.window };
+        let repairing = self.repairing.is_some() && !narrow;
+        knobs.window = if repairing { self.window * (1.0 + stretch) } else { self.window };
     }
 
     /// Remembers the window before it is lowered for a while (draft: `SaveCwnd`).
@@ -346,6 +403,7 @@ impl Law for Bbr {
         knobs.window = self.window;
         knobs.period_ns = 1e9 / self.pacing_rate;
         knobs.ack_interval = ACK_INTERVAL;
+        knobs.window_growth = WINDOW_GROWTH;
     }
 
     fn on_ack(&mut self, next: Seq, view: &View, knobs: &mut Knobs) {

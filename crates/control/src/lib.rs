@@ -34,7 +34,7 @@ mod udt_module;
 mod vegas;
 mod westwood;
 
-pub use bbr::Bbr;
+pub use bbr::{Bbr, Tolerated};
 pub use bic::{Bic, BicRule};
 pub use blast::Blast;
 pub use cm::CongestionManager;

@@ -1,6 +1,7 @@
 //! The answer to losses: bounds for rate and window, some for as long as the path is this one, some
 //! until the next probe.
 
+use super::own_loss::by_chance;
 use super::phases::Phase;
 use super::{Bbr, LEAST_PIPE, MARGIN};
 use crate::View;
@@ -66,10 +67,11 @@ impl Bbr {
     /// arrived: it came right behind the hole.
     pub(super) fn on_lost(&mut self, lost: f64, holes: usize, view: &View) {
         self.bounds.holes += holes;
-        self.latest.note_loss(view.delivered);
+        self.latest.note_loss(view.delivered, lost);
         if self.cycle.feedback && self.loses_too_many() {
             let (in_flight, all_lost) = (self.sample.in_flight, self.lost_since_sent());
-            let at_loss = in_flight_at_loss(self.loss_threshold, in_flight, all_lost, lost);
+            let threshold = (self.tolerated.loss + self.expected_loss()).min(0.9);
+            let at_loss = in_flight_at_loss(threshold, in_flight, all_lost, lost);
             self.on_too_many(at_loss, view);
         }
     }
@@ -79,9 +81,16 @@ impl Bbr {
         (self.lost - self.sample.lost_before) as f64
     }
 
+    /// The share that the path is taken to lose by itself. In Startup nothing has been measured.
+    fn expected_loss(&self) -> f64 {
+        if self.phase == Phase::Startup { self.own_loss.most() } else { self.own_loss.share() }
+    }
+
     /// draft: `IsInflightTooHigh`.
     pub(super) fn loses_too_many(&self) -> bool {
-        self.lost_since_sent() > self.loss_threshold * self.sample.in_flight
+        let packets = self.sample.in_flight;
+        let allowed = self.tolerated.loss * packets + by_chance(self.expected_loss(), packets);
+        self.lost_since_sent() > allowed
     }
 
     /// A probe went too far (draft: `HandleInflightTooHigh`).
@@ -104,13 +113,14 @@ impl Bbr {
     /// bound free by itself. Where each ACK brings a sample, the highest of some hundred makes up
     /// for that. UDT's receiver is heard of at each hole only while it waits for repairs, and at 1%
     /// of loss the rate would fall by 2% a round trip, for 63 of them; the draft wants to answer X%
-    /// of loss with X%.
+    /// of loss with X%. And losses that the path makes by itself are not answered, nor those of
+    /// `ProbeRTT`, in which little arrives because little is sent.
     pub(super) fn answer_round(&mut self) {
         if !self.latest.round_ends {
             return;
         }
-        let probing = matches!(self.phase, Phase::Startup | Phase::Refill | Phase::Up);
-        if self.latest.loss && !probing {
+        let answers = matches!(self.phase, Phase::Drain | Phase::Down | Phase::Cruise);
+        if answers && self.latest.lost > by_chance(self.expected_loss(), self.latest.seen()) {
             let bounds = &mut self.bounds;
             if bounds.bandwidth.is_infinite() {
                 (bounds.bandwidth, bounds.shortterm) = (self.max_bandwidth.get(), self.window);
@@ -118,7 +128,7 @@ impl Bbr {
             bounds.bandwidth = (self.latest.rate / (1.0 - MARGIN)).max(BETA * bounds.bandwidth);
             bounds.shortterm = self.latest.packets.max(BETA * bounds.shortterm);
         }
-        self.latest.loss = false;
+        self.latest.lost = 0.0;
     }
 
     /// Startup has filled path and queue (draft: `CheckStartupHighLoss`).

@@ -197,8 +197,9 @@ impl FullPipe {
         *self = FullPipe { baseline: rate, reached: self.reached, ..FullPipe::default() };
     }
 
-    /// At the end of a round trip that the application did not limit.
-    pub fn update(&mut self, rate: f64) {
+    /// At the end of a round trip that the application did not limit; `queued`: a queue shows that
+    /// it is the path which is full.
+    pub fn update(&mut self, rate: f64, queued: bool) {
         if self.now {
             return;
         }
@@ -206,7 +207,7 @@ impl FullPipe {
             self.restart(rate);
             return;
         }
-        self.rounds += 1;
+        self.rounds += if queued { FULL_ROUNDS } else { 1 };
         self.now = self.rounds >= FULL_ROUNDS;
         self.reached |= self.now;
     }
@@ -222,17 +223,25 @@ pub(super) struct Latest {
     next: u64,
     /// It ends with this event.
     pub round_ends: bool,
-    /// There were losses in it.
-    pub loss: bool,
+    /// Packets lost in it.
+    pub lost: f64,
+    /// What had arrived when it began, and when it ended.
+    began: u64,
+    ended: u64,
 }
 
 impl Latest {
     /// The first loss begins a round trip.
-    pub fn note_loss(&mut self, delivered: u64) {
-        if !self.loss {
-            self.next = delivered;
+    pub fn note_loss(&mut self, delivered: u64, lost: f64) {
+        if self.lost == 0.0 {
+            (self.began, self.next) = (delivered, delivered);
         }
-        self.loss = true;
+        self.lost += lost;
+    }
+
+    /// Of how many packets it is known that they arrived or were lost in the round trip that ends.
+    pub fn seen(&self) -> f64 {
+        (self.ended - self.began) as f64 + self.lost
     }
 
     pub fn update(&mut self, sample: Option<&Sample>, delivered: u64) {
@@ -241,7 +250,7 @@ impl Latest {
         self.rate = self.rate.max(sample.rate);
         self.packets = self.packets.max(sample.packets);
         if sample.delivered_before >= self.next {
-            self.next = delivered;
+            (self.next, self.ended) = (delivered, delivered);
             self.round_ends = true;
         }
     }
@@ -250,11 +259,12 @@ impl Latest {
     pub fn advance(&mut self, sample: Option<&Sample>) {
         if let (true, Some(sample)) = (self.round_ends, sample) {
             (self.rate, self.packets) = (sample.rate, sample.packets);
+            self.began = self.ended;
         }
     }
 
     /// draft: `ResetCongestionSignals`.
     pub fn forget(&mut self) {
-        (self.rate, self.packets, self.loss) = (0.0, 0.0, false);
+        (self.rate, self.packets, self.lost) = (0.0, 0.0, 0.0);
     }
 }

@@ -106,6 +106,8 @@ pub(super) struct ProbeRtt {
 impl Bbr {
     /// Whether another phase begins with this event (draft: `CheckStartupDone`, `CheckDrainDone`,
     /// `UpdateProbeBWCyclePhase`).
+    ///
+    /// *departs:* Startup and Up see the queue that they make: see [`super::delay`].
     pub(super) fn move_on(&mut self, acked: f64, view: &View) {
         if self.phase == Phase::Startup {
             self.check_startup_losses();
@@ -164,6 +166,19 @@ impl Bbr {
         }
     }
 
+    /// Nothing is probed, and what is heard is of packets that left in no probe.
+    pub(super) fn is_calm(&self) -> bool {
+        let calm =
+            matches!(self.phase, Phase::Down | Phase::Cruise | Phase::Refill | Phase::ProbeRtt);
+        calm && !self.cycle.stopping
+    }
+
+    /// Startup has made a queue in the round trip that ended.
+    pub(super) fn delays_startup(&self) -> bool {
+        let least = self.min_rtt.get();
+        least.is_some_and(|least| self.delay.round_queued(least, self.tolerated.queue))
+    }
+
     fn is_time_to_probe(&self, view: &View) -> bool {
         let target = self.product(self.bandwidth(), 1.0).min(self.window);
         let rounds = self.rounds.count() - self.cycle.since_round;
@@ -177,6 +192,9 @@ impl Bbr {
     }
 
     fn is_time_to_go_down(&mut self, view: &View) -> bool {
+        if self.delay.probe_queues(self.tolerated.queue) {
+            return true;
+        }
         if self.cycle.too_high && self.in_flight(view) >= self.bounds.longterm {
             self.cycle.precautionary = true;
             return true;
@@ -207,6 +225,7 @@ impl Bbr {
         self.cycle.acked = 0.0;
         self.cycle.precautionary = false;
         self.cycle.stopping = false;
+        self.delay.begin_refill();
         self.rounds.restart(view.delivered);
     }
 
@@ -215,6 +234,7 @@ impl Bbr {
         self.cycle.feedback = true;
         self.rounds.restart(view.delivered);
         self.full_pipe.restart(self.sample.rate);
+        self.delay.begin_probe();
         self.steepen();
     }
 

@@ -42,10 +42,13 @@ struct Record {
     lost: bool,
 }
 
+/// What the draft tolerates.
+const DRAFT: Tolerated = Tolerated { loss: 0.02, own_loss: 0.0, queue: 10.0 };
+
 impl Path {
     fn new(rate: f64, delay: f64) -> Self {
         let mut path = Path {
-            law: Bbr::new(10.0, 0.02, Duration::from_secs(5), 1),
+            law: Bbr::new(10.0, DRAFT, Duration::from_secs(5), 1),
             knobs: Knobs::default(),
             now: 0.0,
             free: 0.0,
@@ -378,7 +381,7 @@ fn the_loss_is_placed_where_it_crossed_the_threshold() {
 
 #[test]
 fn the_long_term_bound_grows_by_1_2_4_packets() {
-    let mut law = Bbr::new(10.0, 0.02, Duration::from_secs(5), 1);
+    let mut law = Bbr::new(10.0, DRAFT, Duration::from_secs(5), 1);
     (law.phase, law.window_limited, law.bounds.longterm) = (Phase::Up, true, 100.0);
     for growth in [1.0, 2.0, 4.0, 8.0] {
         let before = law.bounds.longterm;

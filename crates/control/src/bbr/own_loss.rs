@@ -1,0 +1,104 @@
+//! What the path loses by itself, however little is sent: a share of the packets that says nothing of a
+//! queue.
+//!
+//! *departs:* The draft takes each loss for congestion, and allows for 2% of them only while it
+//! probes. Between probes a flow fills its share of the path and no more, so what is lost then again and again is not
+//! of its making; BBR's answer would cost the rate and help nobody's. Losses are answered beyond what chance makes
+//! of this share.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use crate::View;
+
+/// A window of calm is measured over so many packets and so long at least, and over a round trip.
+const WINDOW_PACKETS: u64 = 400;
+const WINDOW_LASTS: Duration = Duration::from_millis(100);
+/// So many windows count, and of them the one at this place from the lowest: a competitor that fills a queue now
+/// and then leaves that many without a loss.
+const WINDOWS_KEPT: usize = 12;
+const PLACE: usize = 2;
+/// How far chance may go beyond the expectation, in standard deviations.
+const DEVIATIONS: f64 = 3.0;
+
+/// The share that is lost without a queue. Counters are those of [`View`].
+#[derive(Debug)]
+pub(super) struct OwnLoss {
+    /// No higher share is believed.
+    most: f64,
+    /// Of the windows, the oldest first.
+    shares: VecDeque<f64>,
+    /// The window that is being measured: packets that arrived and were lost in calm, how long, and
+    /// whether a round trip has ended in it.
+    arrived: u64,
+    lost: u64,
+    lasted: Duration,
+    round: bool,
+    /// What the last event in a calm told, none if the last was in no calm.
+    last: Option<Counters>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Counters {
+    at: farhaul_base::Time,
+    arrived: u64,
+    lost: u64,
+}
+
+impl OwnLoss {
+    pub fn new(most: f64) -> Self {
+        OwnLoss {
+            most,
+            shares: VecDeque::with_capacity(WINDOWS_KEPT),
+            arrived: 0,
+            lost: 0,
+            lasted: Duration::ZERO,
+            round: false,
+            last: None,
+        }
+    }
+
+    /// An event; `calm`: nothing is probed, and what is heard is of no probe. `round`: a round trip ends.
+    pub fn update(&mut self, calm: bool, round: bool, view: &View) {
+        let now = Counters { at: view.now, arrived: view.delivered, lost: view.trace.packets_lost };
+        let last = self.last.take();
+        if !calm || self.most == 0.0 {
+            return;
+        }
+        self.last = Some(now);
+        let Some(last) = last else { return };
+        self.arrived += now.arrived - last.arrived;
+        self.lost += now.lost - last.lost;
+        self.lasted += now.at - last.at;
+        self.round |= round;
+        let packets = self.arrived + self.lost;
+        if packets >= WINDOW_PACKETS && self.lasted >= WINDOW_LASTS && self.round {
+            if self.shares.len() == WINDOWS_KEPT {
+                self.shares.pop_front();
+            }
+            self.shares.push_back(self.lost as f64 / packets as f64);
+            (self.arrived, self.lost, self.lasted, self.round) = (0, 0, Duration::ZERO, false);
+        }
+    }
+
+    /// The share; the highest that is believed while nothing has been measured.
+    pub fn share(&self) -> f64 {
+        let mut sorted = [0.0; WINDOWS_KEPT];
+        let sorted = &mut sorted[..self.shares.len()];
+        for (place, share) in sorted.iter_mut().zip(&self.shares) {
+            *place = *share;
+        }
+        sorted.sort_by(f64::total_cmp);
+        let place = PLACE.min(sorted.len().saturating_sub(1));
+        sorted.get(place).map_or(self.most, |share| share.min(self.most))
+    }
+
+    pub fn most(&self) -> f64 {
+        self.most
+    }
+}
+
+/// How many of `packets` may be lost by chance where each is lost with probability `share`.
+pub(super) fn by_chance(share: f64, packets: f64) -> f64 {
+    share * packets + DEVIATIONS * (share * (1.0 - share) * packets).sqrt()
+}
