@@ -653,7 +653,7 @@ impl Connection {
             self.send.timeout(self.rto()),
             self.send.next_send(),
             self.receive.acks.timeout(self.receive.point(), self.ack_repeat(), self.tells_beyond()),
-            self.receive.gaps.timeout(self.nak_interval()),
+            self.receive.gaps.timeout(self.nak_repeat()),
             self.doubts.timeout(),
             self.governor.knobs().timer,
         ];

@@ -15,7 +15,7 @@ pub use self::ack::{AckForm, AckSchedule};
 pub use self::buffer::Chunks;
 use self::buffer::{Content, ReceiveBuffer, Slot};
 use self::gaps::Gaps;
-pub use self::gaps::ReorderTolerance;
+pub use self::gaps::{ReorderTolerance, Repeat};
 use self::messages::Messages;
 use crate::arrival::{Arrival, ArrivalEstimator};
 
@@ -266,12 +266,11 @@ impl ReceiveHalf {
         }
     }
 
-    /// Appends to `out` the losses to report now. `repeat`: the interval before the first repetition;
-    /// `remind`: with a new report go those that are not as old as this.
+    /// Appends to `out` the losses to report now. `remind`: with a new report go those that are not as old as this.
     pub fn report_losses(
         &mut self,
         now: Time,
-        repeat: Duration,
+        repeat: Repeat,
         remind: Duration,
         out: &mut Vec<LossRange>,
     ) {

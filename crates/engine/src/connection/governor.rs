@@ -11,6 +11,7 @@ use farhaul_control::{
 use farhaul_wire::Seq;
 
 use super::{CloseReason, Connection};
+use crate::receive::Repeat;
 use crate::send::retransmission_timeout;
 
 /// Round trips over which the packet-sending period that is really kept is measured. A window that
@@ -291,7 +292,8 @@ impl Connection {
 
     /// A loss reported is reported again when its retransmission should have come: it waits for
     /// the peer's turn as well as for the round trip.
-    pub(super) fn nak_interval(&self) -> Duration {
-        self.rtt.timeout().max(SYN) + SYN
+    pub(super) fn nak_repeat(&self) -> Repeat {
+        let interval = self.rtt.timeout().max(SYN) + SYN;
+        if self.ours { Repeat::steady(interval) } else { Repeat::growing(interval) }
     }
 }

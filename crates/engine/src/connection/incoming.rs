@@ -441,7 +441,7 @@ impl Connection {
         if self.outbox.naks.len() > MAX_NAK_RANGES {
             self.outbox.naks.clear();
         }
-        let repeat = self.nak_interval();
+        let repeat = self.nak_repeat();
         // What was sent again since the first report, a peer of ours does not send once more, while a
         // stock peer would.
         let remind =

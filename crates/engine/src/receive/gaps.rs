@@ -24,6 +24,32 @@ const CALM: u32 = 4096;
 /// Reports that go with a new one, at most.
 const REMINDERS: usize = 16;
 
+/// When a loss is reported again that has been reported already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeat {
+    interval: Duration,
+    /// After how many intervals the first repetition comes, and the next after that, …
+    after: [u32; LEVELS],
+}
+
+impl Repeat {
+    /// At growing intervals, for a sender that answers each report (gu05 §2.2.3).
+    pub fn growing(interval: Duration) -> Self {
+        Repeat { interval, after: [1, 2, 3, 4] }
+    }
+
+    /// At equal intervals at first, for a sender that sends nothing again which may still arrive: on a path
+    /// that loses 3%, one packet in a thousand is lost twice, and the ACK number waits for the
+    /// slowest of a window.
+    pub fn steady(interval: Duration) -> Self {
+        Repeat { interval, after: [1, 1, 1, 2] }
+    }
+
+    fn wait(self, level: usize) -> Duration {
+        self.interval * self.after[level]
+    }
+}
+
 /// How much reordering to put up with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReorderTolerance {
@@ -170,13 +196,13 @@ impl Gaps {
 
     /// Appends to `out` what is to be reported now: gaps that have become losses, and losses
     /// reported before whose interval is over. `base`: nothing is missing before it; `highest`: the
-    /// highest packet that has come; `repeat`: the interval before the first repetition.
+    /// highest packet that has come.
     pub fn due(
         &mut self,
         now: Time,
         base: Seq,
         highest: Seq,
-        repeat: Duration,
+        repeat: Repeat,
         out: &mut Vec<LossRange>,
     ) {
         while let Some(gap) = self.fresh.front() {
@@ -188,7 +214,7 @@ impl Gaps {
             self.report(range, base, 0, now, out);
         }
         for level in 0..LEVELS {
-            let interval = repeat * (level as u32 + 1);
+            let interval = repeat.wait(level);
             while let Some(&(range, at)) = self.reported[level].front() {
                 if now < at + interval {
                     break;
@@ -221,13 +247,15 @@ impl Gaps {
     }
 
     /// When [`Gaps::due`] will next have something.
-    pub fn timeout(&self, repeat: Duration) -> Option<Time> {
+    pub fn timeout(&self, repeat: Repeat) -> Option<Time> {
         if self.loss.is_empty() {
             return None;
         }
-        let repeats = self.reported.iter().enumerate().filter_map(|(level, queue)| {
-            queue.front().map(|(_, at)| *at + repeat * (level as u32 + 1))
-        });
+        let repeats = self
+            .reported
+            .iter()
+            .enumerate()
+            .filter_map(|(level, queue)| queue.front().map(|(_, at)| *at + repeat.wait(level)));
         repeats.chain(self.fresh.front().map(|gap| gap.until)).min()
     }
 
@@ -244,7 +272,11 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    const REPEAT: Duration = Duration::from_millis(100);
+    const INTERVAL: Duration = Duration::from_millis(100);
+
+    fn growing() -> Repeat {
+        Repeat::growing(INTERVAL)
+    }
 
     fn range(first: u32, last: u32) -> LossRange {
         LossRange { first: Seq::new(first), last: Seq::new(last) }
@@ -252,7 +284,7 @@ mod tests {
 
     fn due(gaps: &mut Gaps, ms: u64, highest: u32) -> Vec<LossRange> {
         let mut out = Vec::new();
-        gaps.due(Time::from_millis(ms), Seq::new(0), Seq::new(highest), REPEAT, &mut out);
+        gaps.due(Time::from_millis(ms), Seq::new(0), Seq::new(highest), growing(), &mut out);
         out
     }
 
@@ -275,7 +307,7 @@ mod tests {
         gaps.close(Seq::new(5));
         gaps.close(Seq::new(6));
         assert_eq!(due(&mut gaps, 11, 9), []);
-        assert_eq!(gaps.timeout(REPEAT), None);
+        assert_eq!(gaps.timeout(growing()), None);
     }
 
     #[test]
@@ -284,7 +316,7 @@ mod tests {
         open(&mut gaps, 10, range(5, 6));
         assert_eq!(due(&mut gaps, 10, 9), [range(5, 6)]);
         open(&mut gaps, 20, range(30, 30));
-        assert_eq!(gaps.timeout(REPEAT), Some(Time::from_millis(22)));
+        assert_eq!(gaps.timeout(growing()), Some(Time::from_millis(22)));
         assert_eq!(due(&mut gaps, 22, 31), [range(30, 30)]);
     }
 
@@ -303,6 +335,20 @@ mod tests {
         assert_eq!(due(&mut gaps, 600, 30), [range(16, 20)]);
         assert_eq!(due(&mut gaps, 1_000, 30), [range(16, 20)]);
         assert_eq!(due(&mut gaps, 1_400, 30), [range(16, 20)], "no longer than four intervals");
+    }
+
+    #[test]
+    fn a_sender_that_waits_for_what_it_has_sent_again_is_told_at_equal_intervals() {
+        let mut gaps = Gaps::new(ReorderTolerance::Fixed(0));
+        open(&mut gaps, 0, range(10, 10));
+        let repeat = Repeat::steady(INTERVAL);
+        let mut told = Vec::new();
+        for ms in 0..800 {
+            let mut out = Vec::new();
+            gaps.due(Time::from_millis(ms), Seq::new(0), Seq::new(20), repeat, &mut out);
+            told.extend(out.iter().map(|_| ms));
+        }
+        assert_eq!(told, [0, 100, 200, 300, 500, 700]);
     }
 
     /// With a new report go those of the last half of a round trip, and nothing that has come since.

@@ -100,7 +100,7 @@ fn bytes(chunks: &mut Chunks) -> Vec<u8> {
 
 fn losses(half: &mut ReceiveHalf, now: Time) -> Vec<(i32, i32)> {
     let mut out = Vec::new();
-    half.report_losses(now, REPEAT, Duration::ZERO, &mut out);
+    half.report_losses(now, Repeat::growing(REPEAT), Duration::ZERO, &mut out);
     out.iter().map(|r| (place(r.first), place(r.last))).collect()
 }
 
