@@ -263,14 +263,13 @@ impl Bbr {
         self.answer_round();
         self.update_aggregation(acked, repairing, view.now);
         if self.rounds.started() && !self.sample.app_limited {
-            let queued = self.phase == Phase::Startup && self.delays_startup();
-            self.full_pipe.update(self.sample.rate, queued);
+            self.full_pipe.update(self.sample.rate);
         }
         self.move_on(acked, view);
         self.update_min_rtt(view);
         self.check_probe_rtt(acked, view, &mut knobs.timer);
         self.latest.advance(fresh.as_ref());
-        self.set_pacing(self.phase.pacing_gain(), knobs);
+        self.set_pacing(self.pacing_gain(), knobs);
         self.set_window(acked, view);
         self.apply_window(view, knobs);
         if self.rounds.started() {
@@ -311,7 +310,7 @@ impl Bbr {
     fn set_pacing(&mut self, gain: f64, knobs: &mut Knobs) {
         let rate = gain * self.bandwidth() * (1.0 - MARGIN);
         // Until the path is known to be full, what is measured may be what was sent.
-        if self.full_pipe.reached || rate > self.pacing_rate {
+        if self.full_pipe.reached || self.full_pipe.is_suspected() || rate > self.pacing_rate {
             self.pacing_rate = rate;
         }
         knobs.period_ns = 1e9 / self.pacing_rate;

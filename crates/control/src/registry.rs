@@ -416,7 +416,8 @@ mod tests {
             ("cubic", "hystart: Some("),
             ("cubic:hystart=false", "hystart: None"),
             ("bbr:window=3", "initial_window: 3.0"),
-            ("bbr:loss=0.05", "loss_threshold: 0.05"),
+            ("bbr:loss=0.1", "Tolerated { loss: 0.1, own_loss: 0.05, queue: 0.25 }"),
+            ("bbr:own_loss=0,queue=10", "Tolerated { loss: 0.02, own_loss: 0.0, queue: 10.0 }"),
             ("bbr:probe_rtt=10s", "interval: 10s"),
         ];
         for (text, part) in cases {

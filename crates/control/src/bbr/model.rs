@@ -185,6 +185,8 @@ impl Aggregation {
 pub(super) struct FullPipe {
     baseline: f64,
     rounds: u32,
+    /// A queue was seen: a round trip without growth is enough.
+    suspected: bool,
     /// In this probe.
     pub now: bool,
     /// Once since the connection began.
@@ -192,14 +194,24 @@ pub(super) struct FullPipe {
 }
 
 impl FullPipe {
+    /// A queue is seen, where the highest rate is `rate`. The round trip that begins now tells whether
+    /// it is this flow's, or the rate still grows.
+    pub fn suspect(&mut self, rate: f64) {
+        (self.suspected, self.baseline) = (true, rate);
+    }
+
+    /// Whether a queue was seen, and it is not known yet whose it is.
+    pub fn is_suspected(&self) -> bool {
+        self.suspected && !self.reached
+    }
+
     /// A new probe begins at `rate`.
     pub fn restart(&mut self, rate: f64) {
         *self = FullPipe { baseline: rate, reached: self.reached, ..FullPipe::default() };
     }
 
-    /// At the end of a round trip that the application did not limit; `queued`: a queue shows that
-    /// it is the path which is full.
-    pub fn update(&mut self, rate: f64, queued: bool) {
+    /// At the end of a round trip that the application did not limit.
+    pub fn update(&mut self, rate: f64) {
         if self.now {
             return;
         }
@@ -207,7 +219,7 @@ impl FullPipe {
             self.restart(rate);
             return;
         }
-        self.rounds += if queued { FULL_ROUNDS } else { 1 };
+        self.rounds += if self.suspected { FULL_ROUNDS } else { 1 };
         self.now = self.rounds >= FULL_ROUNDS;
         self.reached |= self.now;
     }

@@ -9,6 +9,8 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use farhaul_base::Time;
+
 use crate::View;
 
 /// A window of calm is measured over so many packets and so long at least, and over a round trip.
@@ -19,7 +21,7 @@ const WINDOW_LASTS: Duration = Duration::from_millis(100);
 const WINDOWS_KEPT: usize = 12;
 const PLACE: usize = 2;
 /// How far chance may go beyond the expectation, in standard deviations.
-const DEVIATIONS: f64 = 3.0;
+const DEVIATIONS: f64 = 4.0;
 
 /// The share that is lost without a queue. Counters are those of [`View`].
 #[derive(Debug)]
@@ -40,7 +42,7 @@ pub(super) struct OwnLoss {
 
 #[derive(Clone, Copy, Debug)]
 struct Counters {
-    at: farhaul_base::Time,
+    at: Time,
     arrived: u64,
     lost: u64,
 }
@@ -101,4 +103,62 @@ impl OwnLoss {
 /// How many of `packets` may be lost by chance where each is lost with probability `share`.
 pub(super) fn by_chance(share: f64, packets: f64) -> f64 {
     share * packets + DEVIATIONS * (share * (1.0 - share) * packets).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Trace;
+
+    /// Windows of a thousand packets in a second, of which so many are lost; one more between two is in no
+    /// calm, and half of it is lost.
+    fn measured(most: f64, lost: &[u64]) -> OwnLoss {
+        let mut own = OwnLoss::new(most);
+        let mut view = View::default();
+        for lost in lost {
+            for ms in 0..=1_000 {
+                if ms > 0 {
+                    view.now += Duration::from_millis(1);
+                    view.trace.packets_lost += u64::from(ms <= *lost);
+                    view.delivered += u64::from(ms > *lost);
+                }
+                own.update(true, ms == 500, &view);
+            }
+            view.now += Duration::from_secs(1);
+            view.trace = Trace { packets_lost: view.trace.packets_lost + 500, ..view.trace };
+            view.delivered += 500;
+            own.update(false, true, &view);
+        }
+        own
+    }
+
+    #[test]
+    fn the_highest_is_believed_until_there_is_a_measurement() {
+        assert_eq!(measured(0.05, &[]).share(), 0.05);
+        assert!(measured(0.05, &[10]).share() < 0.05);
+        assert_eq!(measured(0.0, &[10; 5]).share(), 0.0, "as in the draft");
+    }
+
+    #[test]
+    fn a_steady_share_is_found_and_held_below_the_highest() {
+        for (lost, share) in [(0, 0.0), (10, 0.01), (30, 0.03), (200, 0.05)] {
+            let found = measured(0.05, &[lost; 20]).share();
+            assert!((found - share).abs() < 0.003, "{lost} of 1,000: {found}");
+        }
+    }
+
+    /// What others lose for a while, and a calm that is none, are not the path's own.
+    #[test]
+    fn single_windows_with_many_losses_do_not_count() {
+        let mut lost = [300; 30];
+        (0..30).step_by(3).for_each(|n| lost[n] = 0);
+        assert!(measured(0.05, &lost).share() < 0.003);
+    }
+
+    #[test]
+    fn chance_is_four_standard_deviations() {
+        assert_eq!(by_chance(0.0, 1_000.0), 0.0);
+        let expected = 100.0 + 4.0 * 99.0_f64.sqrt();
+        assert!((by_chance(0.01, 10_000.0) - expected).abs() < 1e-9);
+    }
 }

@@ -111,6 +111,7 @@ impl Bbr {
     pub(super) fn move_on(&mut self, acked: f64, view: &View) {
         if self.phase == Phase::Startup {
             self.check_startup_losses();
+            self.watch_startup(view);
             if self.full_pipe.reached {
                 self.phase = Phase::Drain;
                 self.cycle.since_round = self.rounds.count();
@@ -173,10 +174,20 @@ impl Bbr {
         calm && !self.cycle.stopping
     }
 
-    /// Startup has made a queue in the round trip that ended.
-    pub(super) fn delays_startup(&self) -> bool {
-        let least = self.min_rtt.get();
-        least.is_some_and(|least| self.delay.round_queued(least, self.tolerated.queue))
+    /// Once Startup sees a queue it sends no more than arrives for a round trip: either what is under way shows
+    /// that there is more to have, or the path is full.
+    fn watch_startup(&mut self, view: &View) {
+        let queues = |least| self.delay.queues(least, self.tolerated.queue);
+        if !self.full_pipe.is_suspected() && self.min_rtt.get().is_some_and(queues) {
+            self.full_pipe.suspect(self.max_bandwidth.get());
+            self.rounds.restart(view.delivered);
+        }
+    }
+
+    /// The sending rate, in shares of the bandwidth.
+    pub(super) fn pacing_gain(&self) -> f64 {
+        let suspected = self.phase == Phase::Startup && self.full_pipe.is_suspected();
+        if suspected { 1.0 } else { self.phase.pacing_gain() }
     }
 
     fn is_time_to_probe(&self, view: &View) -> bool {
