@@ -38,7 +38,7 @@ def simulate(farhaul, name, text, options, point):
 
 def sweep(client, farhaul, path, options, points, retries):
     """Results of all points, and what failed: {point: text}."""
-    from dask.distributed import as_completed
+    from dask.distributed import CancelledError, as_completed
 
     with open(path, encoding="utf-8") as file:
         text = file.read()
@@ -52,12 +52,17 @@ def sweep(client, farhaul, path, options, points, retries):
     results, failures = {}, {}
     for future in as_completed(futures):
         point = futures[future]
-        if future.status != "finished":
-            # Without an error of its own if the scheduler has gone.
+        # Without an error of its own if the scheduler has gone.
+        if future.status in ("error", "cancelled"):
             failed = future.status == "error"
             failures[point] = repr(future.exception()) if failed else future.status
             continue
-        code, result, errors = future.result()
+        # A result that has gone with its worker ("lost", "pending") comes from another one.
+        try:
+            code, result, errors = future.result()
+        except CancelledError as error:
+            failures[point] = repr(error)
+            continue
         if code == 0:
             results[point] = result
         else:

@@ -135,7 +135,7 @@ exec {FARHAUL} "$@"
         self.assertNotIn("point 5 failed", ended.stderr)
         self.assertTrue(os.path.exists(marker))
         rows = [line for line in ended.stdout.splitlines() if line.startswith(("5M", "10M"))]
-        self.assertEqual(len(rows), 4, ended.stdout)
+        self.assertEqual(len(rows), 4, ended.stdout + ended.stderr)
 
     def test_without_workers(self):
         for number in ["0", "-1", "two"]:
