@@ -73,6 +73,11 @@ pub struct Config {
     pub burst_room: u32,
     /// Packets that one send call takes at most. 1 to 64.
     pub max_segments: u32,
+    /// A flow that has but a few packets under way on a path that loses many of them spaces them as
+    /// TCP would, whatever its law wants. Without that, flows of a law that knows no such limit take a thin link
+    /// from others and fill it with packets that are lost: `false` is for measurements of such laws,
+    /// on paths of one's own.
+    pub back_off: bool,
     /// Where counters start.
     pub origins: Origins,
 }
@@ -109,6 +114,7 @@ impl Default for Config {
             reorder_tolerance: ReorderTolerance::Adaptive(256),
             burst_room: 720,
             max_segments: 64,
+            back_off: true,
             origins: Origins::default(),
         }
     }

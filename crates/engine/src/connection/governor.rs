@@ -167,7 +167,7 @@ impl Connection {
         self.send.set_window(knobs.window.min(start_window));
         self.send.pacer.set_period_ns(knobs.period_ns);
         self.send.pacer.pause(knobs.pause_until);
-        self.send.set_tolerated_loss(knobs.tolerated_loss);
+        self.send.set_tolerated_loss(if self.config.back_off { knobs.tolerated_loss } else { 1.0 });
         if !knobs.messages.is_empty() {
             let room = MOST_MESSAGES.saturating_sub(self.outbox.custom.len());
             let own = |message: &CustomMessage| message.subtype < ENGINE_SUBTYPES;

@@ -211,6 +211,7 @@ fn udt_options(section: &Section<'_>) -> Option<Config> {
     config.linger = options.duration("linger").unwrap_or(config.linger);
     config.burst_room = options.value("burst_room").unwrap_or(config.burst_room);
     config.max_segments = options.value("max_segments").unwrap_or(config.max_segments);
+    config.back_off = options.value("back_off").unwrap_or(config.back_off);
     config.reorder_tolerance =
         options.get("reorder_tolerance", reorder_tolerance).unwrap_or(config.reorder_tolerance);
     options.finish();
