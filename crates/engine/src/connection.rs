@@ -37,6 +37,9 @@ const SHUTDOWN_WAIT: Duration = Duration::from_millis(300);
 /// A stock peer never answers: it is sent so many, in short succession, and not waited for.
 const STOCK_SHUTDOWNS: u32 = 3;
 const STOCK_SHUTDOWN_WAIT: Duration = Duration::from_millis(16);
+/// How long the last ACK of a stock peer may come behind its shutdown: the thread that sends it may have to wait
+/// for a processor meanwhile.
+const LAST_ACK_WAIT: Duration = Duration::from_millis(100);
 /// The code of a shutdown after which data may be missing: see [`CloseReason::PeerAborted`].
 const ABORTED: u32 = 1;
 /// With this bit the rest of a shutdown's code is the first sequence number that the closing side
@@ -123,6 +126,11 @@ enum Life {
     Open,
     /// The application has closed; data is still on its way, until the linger time ends.
     Lingering {
+        until: Time,
+    },
+    /// A stock peer has closed and not acknowledged all. It hands data to its application before it sends the
+    /// ACK for it, so that the last ACK may come right behind the shutdown.
+    PeerLeaving {
         until: Time,
     },
     /// Shutdowns are being sent.
@@ -308,7 +316,7 @@ impl Connection {
         match self.life {
             Life::Over(reason) => Some(reason),
             Life::ShuttingDown { reason, .. } => Some(reason),
-            Life::Open | Life::Lingering { .. } => None,
+            Life::Open | Life::Lingering { .. } | Life::PeerLeaving { .. } => None,
         }
     }
 
@@ -642,6 +650,7 @@ impl Connection {
         let life = match self.life {
             Life::Over(_) => return None,
             Life::ShuttingDown { next, .. } => return Some(next),
+            Life::PeerLeaving { until } => return Some(until),
             Life::Lingering { until } => Some(until),
             Life::Open => None,
         };
@@ -703,6 +712,9 @@ impl Connection {
             }
             Life::Lingering { until } if now >= until => {
                 self.start_shutdown(now, CloseReason::LingerTimeout);
+            }
+            Life::PeerLeaving { until } if now >= until || self.flushed() => {
+                self.end(now, CloseReason::Peer);
             }
             Life::ShuttingDown { reason, left, next } if now >= next => {
                 if left == 0 {

@@ -264,6 +264,24 @@ fn a_numbered_ack_is_delivery() {
     }
 }
 
+/// A stock receiver lets its application read before it sends the ACK for what was read, so that the
+/// application may close in between.
+#[test]
+fn the_last_ack_of_a_stock_peer_may_come_behind_its_shutdown() {
+    for (acked, wait_ms, flushed) in [(8, 0, true), (8, 90, true), (8, 110, false), (5, 0, false)] {
+        let (mut lone, id) = eight_packets_sent(stream());
+        lone.push_control(id, &ack(1, 1, 8_192));
+        lone.push_control(id, &Control::Shutdown { code: 0 });
+        let sent = lone.pass(Duration::from_millis(wait_ms));
+        assert!(data_places(&sent).is_empty(), "the peer has closed");
+        lone.push_control(id, &ack(2, acked, 8_192));
+        lone.pass(Duration::from_millis(120));
+        let connection = lone.endpoint.connection(id).unwrap();
+        let found = (connection.close_reason(), connection.flushed());
+        assert_eq!(found, (Some(CloseReason::Peer), flushed), "{acked} after {wait_ms} ms");
+    }
+}
+
 /// A stock peer does not answer a shutdown: there is nothing to wait for.
 #[test]
 fn closing_towards_a_stock_peer_is_short() {

@@ -9,7 +9,7 @@ use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Pack
 
 use super::governor::PERIOD_MEASURED_OVER;
 use super::outgoing::{BEYOND, Beyond, DATA_TAGS, MAX_NAK_RANGES, WISH, Wish};
-use super::{ABORTED, ACCOUNTS, CloseReason, Connection, Life, SEND_AHEAD};
+use super::{ABORTED, ACCOUNTS, CloseReason, Connection, LAST_ACK_WAIT, Life, SEND_AHEAD};
 use crate::config::Mode;
 use crate::receive::Payload;
 use crate::send::AckOutcome;
@@ -421,11 +421,13 @@ impl Connection {
                     self.start_shutdown(now, CloseReason::PeerStopped);
                     self.events.readable = true;
                     self.events.writable = true;
+                } else if self.stock && self.send.owes() {
+                    self.life = Life::PeerLeaving { until: now + LAST_ACK_WAIT };
                 } else {
                     self.end(now, CloseReason::Peer);
                 }
             }
-            Life::Over(_) => {}
+            Life::PeerLeaving { .. } | Life::Over(_) => {}
         }
     }
 

@@ -144,7 +144,7 @@ impl Connection {
             self.last_sent = now;
             return true;
         }
-        if matches!(self.life, Life::Over(_) | Life::ShuttingDown { .. }) {
+        if !matches!(self.life, Life::Open | Life::Lingering { .. }) {
             return false;
         }
         let segments = self.segments();
