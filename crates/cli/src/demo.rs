@@ -29,6 +29,7 @@ use mover::{Moved, Plan};
 use progress::Progress;
 use report::{PathReport, Report, Run, files_in};
 use stop::Stop;
+pub use tcp::offered as tcp_congestion_controls_offered;
 use tcp::side::SideArgs;
 
 /// TCP is stopped when it has taken so many times as long as farhaul,

@@ -1,6 +1,7 @@
 //! `farhaul lab`: published figures and tables, measured again; certificates of control laws.
 
 mod certify;
+mod race;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -20,12 +21,13 @@ use crate::interrupt::stop_flag;
 use crate::output;
 use crate::progress::{self, Progress};
 
-/// Repeat published experiments and compare; put control laws to the test.
+/// Repeat published experiments and compare; put control laws to the test; race against TCP.
 #[derive(Subcommand, Debug)]
 pub enum LabCommand {
     List(ListArgs),
     Run(RunArgs),
     Certify(certify::CertifyArgs),
+    Race(Box<race::RaceArgs>),
     Report(ReportArgs),
 }
 
@@ -117,6 +119,7 @@ pub fn run(command: &LabCommand) -> Result<()> {
             finish(summary, &args.common)
         }
         LabCommand::Certify(args) => certify::run(args),
+        LabCommand::Race(args) => race::run(args),
         LabCommand::Report(args) => make_report(args),
     }
 }

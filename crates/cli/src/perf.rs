@@ -9,6 +9,8 @@ mod running;
 mod session;
 mod tracer;
 
+pub use report::Report;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -292,8 +292,12 @@ struct Direction {
     reordered: u64,
     overflowed: u64,
     queue_packets_max: u64,
+    /// Mean time of a packet in the queue, its own transmission included.
+    queue_mean_ms: f64,
     mean_lateness_us: f64,
     max_lateness_us: f64,
+    /// Whether the path was as asked: see [`DirectionStats::time_kept`].
+    time_kept: bool,
 }
 
 impl From<&RelayStats> for RelayReport {
@@ -323,8 +327,10 @@ impl From<&DirectionStats> for Direction {
             reordered: stats.link.reordered,
             overflowed: stats.overflowed,
             queue_packets_max: stats.link.queue.packets_max,
+            queue_mean_ms: stats.link.mean_wait().as_secs_f64() * 1e3,
             mean_lateness_us: stats.timing.bias_us(),
             max_lateness_us: stats.timing.max_late().as_secs_f64() * 1e6,
+            time_kept: stats.time_kept(),
         }
     }
 }

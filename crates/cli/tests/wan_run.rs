@@ -161,6 +161,23 @@ fn what_was_counted_is_written() {
     let text = std::fs::read_to_string(&file).expect("the counters");
     let counters: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(counters["forward"]["received"], counters["forward"]["sent"], "{counters}");
+    assert_eq!(counters["forward"]["time_kept"], true, "nothing was sent: {counters}");
+}
+
+#[test]
+fn parameters_of_the_kernel_are_set_in_both_namespaces() {
+    path_or_skip!();
+    let name = "net.ipv4.tcp_rmem";
+    let show = "cat /proc/sys/net/ipv4/tcp_rmem";
+    let far = format!("{show} >&2");
+    let options = ["--sysctl", "net.ipv4.tcp_rmem=4096 65536 1048576", "--far", &far];
+    let ended = shell(&options, &format!("sleep 0.5; {show}"));
+    let set = |line: &String| line.split_whitespace().eq(["4096", "65536", "1048576"]);
+    assert!(ended.lines.iter().any(set) && ended.errors.iter().any(set), "{name}: {ended:#?}");
+    for (parameter, code) in [("net.ipv4.tcp_rmem", 2), ("net.ipv4.no_such=1", 125)] {
+        let ended = wan_run(["--sysctl", parameter, "--", "true"]).finish();
+        assert_eq!(ended.code, Some(code), "{ended:#?}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! - [`sweep`]: runs all points of a plan on all processors, and makes tables and curves of them;
 //! - [`relay`]: runs a plan on real sockets;
 //! - [`quantity`]: values of scenarios as numbers;
+//! - [`race`]: bulk flows of several systems over the same paths, and who was ahead;
 //! - [`statistics`]: means and intervals of confidence;
 //! - [`chart`]: curves, heat maps, bars and panels as SVG and PNG;
 //! - [`table`]: tables as text, CSV and HTML;
@@ -37,6 +38,7 @@ pub mod chart;
 pub mod experiment;
 mod number;
 pub mod quantity;
+pub mod race;
 pub mod relay;
 pub mod report;
 pub mod statistics;

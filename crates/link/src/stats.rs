@@ -69,6 +69,13 @@ impl LinkStats {
         } += 1;
     }
 
+    /// Mean time of a packet in the queue, its own transmission included.
+    pub fn mean_wait(&self) -> Duration {
+        let taken = self.offered - self.dropped_queue - self.dropped_early;
+        let nanos = self.queue.packet_nanos.checked_div(u128::from(taken)).unwrap_or(0);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
     /// Packets dropped for any cause.
     pub fn dropped(&self) -> u64 {
         self.dropped_queue + self.dropped_early + self.dropped_loss + self.dropped_blackout

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::ports::listens;
 use super::{Direction, WholePathArgs};
-use crate::exit::{Failed, Passed, interrupted};
+use crate::exit::{Failed, Passed, Usage, interrupted};
 use crate::interrupt::{self, Stop};
 use crate::{files, output};
 
@@ -57,6 +57,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 1500,
           value_parser = clap::value_parser!(u16).range(68..))]
     mtu: u16,
+    /// Set a parameter of the kernel in both namespaces: net.ipv4.tcp_congestion_control=bbr; may be
+    /// given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    sysctl: Vec<String>,
     /// Start this in the far namespace before, by sh, and end it after; may be given several times
     #[arg(long, value_name = "COMMAND", help_heading = "The far side")]
     far: Vec<OsString>,
@@ -108,6 +112,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let stop = interrupt::stop_flag();
     let inhabited = Inhabited(path);
     let path = &inhabited.0;
+    for parameter in &args.sysctl {
+        set_parameter(path, parameter)?;
+    }
     let mut services = Vec::new();
     for text in &args.far {
         services.push(Service::start(path, text)?);
@@ -117,6 +124,12 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     let status = wait(start(path, &args.command)?, &mut services, &stop)?;
     let stats = inhabited.end()?;
+    if !(stats.forward.time_kept() && stats.backward.time_kept()) {
+        eprintln!(
+            "farhaul: time was not kept: more than one packet in a hundred left over 0.5 ms late, or some were \
+             lost because this machine was too slow; what was measured is not of this path"
+        );
+    }
     if let Some(file) = &args.counters {
         write_counters(file, &stats)?;
     }
@@ -125,6 +138,21 @@ pub fn run(args: &RunArgs) -> Result<()> {
         Ok(code) => Err(Passed(code).into()),
         Err(_) => Err(Passed(1).into()),
     }
+}
+
+fn set_parameter(path: &TunPath, text: &str) -> Result<()> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(Usage(format!("--sysctl: '{text}' is not NAME=VALUE")).into());
+    };
+    for side in [path.near(), path.far()] {
+        side.set_parameter(name.trim(), value.trim()).map_err(|error| Failed {
+            code: NO_PATH,
+            message: format!(
+                "--sysctl {name}: {error} (only parameters of the network that each namespace has)"
+            ),
+        })?;
+    }
+    Ok(())
 }
 
 fn no_path(error: io::Error) -> Failed {

@@ -49,6 +49,15 @@ pub struct DirectionStats {
     pub timing: Timing,
 }
 
+impl DirectionStats {
+    /// Whether what was emulated is the path that was asked for: nothing was lost for want of a processor or memory,
+    /// and no more than one datagram in a hundred left more than half a millisecond late.
+    pub fn time_kept(&self) -> bool {
+        let lost = self.overflowed + self.dropped_memory;
+        lost == 0 && self.timing.share_late() <= MAY_BE_LATE
+    }
+}
+
 /// Differences between the times at which datagrams were due and were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
@@ -58,8 +67,15 @@ pub struct Timing {
     sum_abs_ns: u64,
     /// The latest of all.
     max_late_ns: u64,
+    /// Those later than [`LATE`].
+    late: u64,
     count: u64,
 }
+
+/// What leaves later than this has not kept its time.
+const LATE: Duration = Duration::from_micros(500);
+/// The share that may be late.
+const MAY_BE_LATE: f64 = 0.01;
 
 impl Timing {
     /// Mean difference without its sign.
@@ -77,12 +93,18 @@ impl Timing {
         Duration::from_nanos(self.max_late_ns)
     }
 
+    /// Share of the datagrams that left more than half a millisecond late.
+    pub fn share_late(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.late as f64 / self.count as f64 }
+    }
+
     /// Notes a datagram that was due at `due` and is sent at `now`.
     pub(crate) fn note(&mut self, due: Time, now: Time) {
         let (late, early) = (now.nanos_since(due), due.nanos_since(now));
         self.sum_ns = self.sum_ns.saturating_add_unsigned(late).saturating_sub_unsigned(early);
         self.sum_abs_ns = self.sum_abs_ns.saturating_add(late + early);
         self.max_late_ns = self.max_late_ns.max(late);
+        self.late += u64::from(u128::from(late) > LATE.as_nanos());
         self.count += 1;
     }
 }
@@ -100,5 +122,19 @@ mod tests {
         assert_eq!(timing.mean_error(), Duration::from_micros(20));
         assert_eq!(timing.bias_us(), 10.0);
         assert_eq!(timing.max_late(), Duration::from_micros(30));
+        assert_eq!(timing.share_late(), 0.0);
+        timing.note(Time::ZERO, Time::from_micros(501));
+        assert!((timing.share_late() - 1.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn time_is_kept_while_one_in_a_hundred_is_late_at_most() {
+        let mut stats = DirectionStats::default();
+        (0..99).for_each(|_| stats.timing.note(Time::ZERO, Time::from_micros(499)));
+        stats.timing.note(Time::ZERO, Time::from_millis(1));
+        assert!(stats.time_kept());
+        assert!(!DirectionStats { overflowed: 1, ..stats }.time_kept());
+        stats.timing.note(Time::ZERO, Time::from_millis(1));
+        assert!(!stats.time_kept());
     }
 }
