@@ -54,9 +54,12 @@ const AGGREGATION_KEPT: u64 = 10;
 /// The longest burst that a host sends at once, in time and in bytes (draft: `send_quantum`).
 const BURST: f64 = 1e-3;
 const BURST_BYTES: f64 = 65_536.0;
-/// Data packets an ACK. The draft wants four ACKs a round trip while it probes: this gives them
-/// from 16 packets in flight on, and below that the timer of a SYN interval is often enough.
+/// ACKs a round trip, for which data packets are counted: each costs both ends a system call and a wake-up.
+/// The draft wants four at least while it probes, and more are samples for the least of several.
+const ACKS_A_ROUND: f64 = 16.0;
+/// Data packets an ACK, at least and at most.
 const ACK_INTERVAL: u32 = 4;
+const LONGEST_ACK_INTERVAL: u32 = 64;
 /// Share of the window on top of it while a hole is repaired: what was sent again counts as in flight
 /// until the ACK number passes it.
 const REPAIR_ROOM: f64 = 0.25;
@@ -274,6 +277,7 @@ impl Bbr {
         self.apply_window(view, knobs);
         if self.rounds.started() {
             self.window_limited = false;
+            self.set_ack_interval(knobs);
         }
     }
 
@@ -314,6 +318,17 @@ impl Bbr {
             self.pacing_rate = rate;
         }
         knobs.period_ns = 1e9 / self.pacing_rate;
+    }
+
+    /// A power of two, so that the peer is seldom asked for another.
+    fn set_ack_interval(&self, knobs: &mut Knobs) {
+        let wanted = self.product(self.bandwidth(), 1.0) / ACKS_A_ROUND;
+        let wanted = wanted.clamp(f64::from(ACK_INTERVAL), f64::from(LONGEST_ACK_INTERVAL)) as u32;
+        let power = 1 << wanted.ilog2();
+        // Not at each turn about a border.
+        if power > knobs.ack_interval || wanted * 4 < knobs.ack_interval * 3 {
+            knobs.ack_interval = power;
+        }
     }
 
     /// draft: `SetCwnd`.
