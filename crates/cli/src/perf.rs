@@ -57,6 +57,9 @@ pub struct PerfArgs {
     /// What carries the data; both sides must agree
     #[arg(long, value_enum, default_value = "udt")]
     protocol: Protocol,
+    /// Congestion control of the kernel's TCP for what this side sends [default: the kernel's]
+    #[arg(long, value_name = "NAME")]
+    tcp_cc: Option<String>,
     /// Only receive, without the handshake of the test: the peer may be any UDT v4 program
     #[arg(long, conflicts_with_all = ["source", "reverse"])]
     sink: bool,
@@ -106,6 +109,9 @@ pub fn run(args: &PerfArgs) -> Result<()> {
         return Err(
             Usage("--trace needs --protocol udt: the kernel's TCP does not tell".into()).into()
         );
+    }
+    if args.tcp_cc.is_some() && args.protocol == Protocol::Udt {
+        return Err(Usage("--tcp-cc needs --protocol tcp; --cc is farhaul's".into()).into());
     }
     if args.trace.is_some() && args.listen.is_some() && !args.once {
         return Err(Usage("--trace is for one test: a listener needs --once too".into()).into());

@@ -56,6 +56,24 @@ fn what_tcp_does_not_tell_is_left_out() {
     }
 }
 
+#[test]
+fn tcp_takes_the_congestion_control_that_is_asked_for() {
+    let tcp = ["--protocol", "tcp"];
+    let perf = |cc: &str| {
+        let listen = ["perf", "--listen", "127.0.0.1:0", "--once", "--tcp-cc", "reno"];
+        let listener = Process::farhaul(&[&listen, &tcp[..]].concat());
+        let addr = listener.listening_at().to_string();
+        let args = [&["perf", &addr, "-t", "0.1", "--json", "--tcp-cc", cc], &tcp[..]].concat();
+        (Process::farhaul(&args).finish(), listener)
+    };
+    let (ended, listener) = perf("reno");
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    listener.finish_well();
+    assert_eq!(perf("nosuch").0.code, Some(1));
+    let ended = Process::farhaul(&["perf", "127.0.0.1:1", "--tcp-cc", "reno"]).finish();
+    assert_eq!(ended.code, Some(2), "farhaul's transport has laws: {ended:#?}");
+}
+
 /// Of tests that are shorter than an interval, too.
 #[test]
 fn intervals_cover_the_test() {

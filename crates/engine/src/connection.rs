@@ -614,6 +614,11 @@ impl Connection {
         }
     }
 
+    /// The shortest round trip of the last seconds.
+    pub(crate) fn shortest_rtt(&self) -> Option<Duration> {
+        self.rtt.min()
+    }
+
     /// Lets everything that is due happen.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         if self.is_over() {

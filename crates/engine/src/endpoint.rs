@@ -130,6 +130,7 @@ pub struct Endpoint {
     events: VecDeque<u32>,
     /// When those that receive were last counted.
     shared_at: Time,
+    shortest_rtt: Option<Duration>,
     /// What laws of its connections share.
     groups: Groups,
     counters: EndpointCounters,
@@ -156,6 +157,7 @@ impl Endpoint {
             timers: BinaryHeap::new(),
             events: VecDeque::new(),
             shared_at: now,
+            shortest_rtt: None,
             groups: Groups::default(),
             counters: EndpointCounters::default(),
         }
@@ -363,7 +365,7 @@ impl Endpoint {
     }
 
     /// What the host can take at once is for all connections that receive, which are counted now and
-    /// then.
+    /// then. With that goes the shortest round trip.
     fn share_room(&mut self, now: Time) {
         if now - self.shared_at < SHARE_EVERY {
             return;
@@ -371,9 +373,18 @@ impl Endpoint {
         self.shared_at = now;
         let open = self.sockets.values_mut().filter_map(Socket::open_mut);
         let shares = open.map(|connection| u32::from(connection.has_received())).sum();
+        self.shortest_rtt = None;
         for connection in self.sockets.values_mut().filter_map(Socket::open_mut) {
             connection.set_room_shares(shares);
+            let rtt = connection.shortest_rtt();
+            self.shortest_rtt = self.shortest_rtt.into_iter().chain(rtt).min();
         }
+    }
+
+    /// The shortest round trip of its connections, as it was some time within the last tenth of a second; none if
+    /// that is not known.
+    pub fn shortest_rtt(&self) -> Option<Duration> {
+        self.shortest_rtt
     }
 
     #[expect(clippy::too_many_arguments, reason = "a slice of a batch needs all of them")]

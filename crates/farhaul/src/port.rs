@@ -25,7 +25,7 @@ use farhaul_udp::{MAX_SEGMENTS, UdpSocket, Waker};
 use self::attend::ATTENDANT_CHECK;
 use crate::options::Options;
 use crate::pool::Pool;
-use crate::receiver::{GATHER, Receiver};
+use crate::receiver::Receiver;
 use crate::waiting::{Hooks, Signal, Tasks};
 
 /// Receive calls in a row after which readers are told at last that there is something.
@@ -83,8 +83,8 @@ enum Turn {
 enum Sleep {
     /// An arrival.
     Arrival,
-    /// Nothing else: something will arrive right away and may wait for more.
-    Gather,
+    /// Nothing else for so long: something will arrive right away and may wait for more.
+    Gather(Duration),
     /// Nothing else, and what is due neither: an attendant sees to it all.
     Attended,
 }
@@ -398,7 +398,7 @@ impl Port {
             state.dispatch(calls == 0, None);
             release(state);
             let turn = self.transmit();
-            let pause = if gather { Sleep::Gather } else { Sleep::Arrival };
+            let pause = gather.map_or(Sleep::Arrival, Sleep::Gather);
             if drained && turn == Turn::Done && self.sleep(pause) {
                 return;
             }
@@ -431,8 +431,8 @@ impl Port {
         let timeout = (deadline != Time::MAX).then(|| deadline - now);
         let result = match how {
             Sleep::Arrival => self.socket.wait(&self.waker, timeout).map(drop),
-            Sleep::Gather => {
-                self.socket.gather(&self.waker, timeout.map_or(GATHER, |t| t.min(GATHER)))
+            Sleep::Gather(wait) => {
+                self.socket.gather(&self.waker, timeout.map_or(wait, |t| t.min(wait)))
             }
             Sleep::Attended => self.socket.gather(&self.waker, ATTENDANT_CHECK),
         };

@@ -13,9 +13,13 @@ use crate::port::Port;
 /// fills them, so that what was received is handled while it is in the cache.
 const SMALL_SLOTS: usize = 16;
 const LARGE_SLOTS: usize = 2;
-/// While packets come thick and one by one, arrivals are left to gather for so long: a wake-up for
-/// each would cost more than all the rest.
-pub const GATHER: Duration = Duration::from_micros(200);
+/// While packets come one by one, arrivals are left to gather until so many may be there, but for no longer
+/// and no shorter than this: a wake-up for each would cost more than all the rest.
+const GATHERED: f64 = 4.0;
+const LEAST_GATHER: Duration = Duration::from_micros(200);
+const LONGEST_GATHER: Duration = Duration::from_micros(500);
+/// Nor for longer than this part of the shortest round trip, to which it adds.
+const GATHER_PART: u32 = 16;
 /// A datagram from this size on is data. Acknowledgements are not let gather: the sender may wait
 /// for each of them.
 const DATA_FROM: usize = 512;
@@ -42,6 +46,7 @@ pub struct Receiver {
     rate: f64,
     /// The last arrival stamp: what comes out of the kernel's queue has come in after it.
     last_arrival: Time,
+    longest_gather: Duration,
 }
 
 impl Receiver {
@@ -55,16 +60,21 @@ impl Receiver {
             last_at: Time::ZERO,
             rate: 0.0,
             last_arrival: Time::ZERO,
+            longest_gather: LEAST_GATHER,
         }
     }
 
-    /// Whether several data packets may be expected within [`GATHER`], and none is there yet.
-    pub fn should_gather(&self, port: &Port) -> bool {
-        self.drained
+    /// How long to leave arrivals to gather, if several data packets may be expected in that time and
+    /// none is there yet.
+    pub fn should_gather(&self, port: &Port) -> Option<Duration> {
+        let wait = Duration::try_from_secs_f64(GATHERED / self.rate).unwrap_or(LONGEST_GATHER);
+        let wait = wait.clamp(LEAST_GATHER, self.longest_gather);
+        let gathers = self.drained
             && !self.large
-            && self.rate * GATHER.as_secs_f64() >= 2.0
-            && port.now() - self.last_at < 4 * GATHER
-            && port.socket.buffers().receive >= GATHER_BUFFER
+            && self.rate * wait.as_secs_f64() >= 2.0
+            && port.now() - self.last_at < 4 * wait
+            && port.socket.buffers().receive >= GATHER_BUFFER;
+        gathers.then_some(wait)
     }
 
     /// Up to when timers may run out: what waits in the kernel came before them, and a thread that had
@@ -107,7 +117,9 @@ impl Receiver {
             let bytes = block.share(received.len);
             state.endpoint.handle(at, received.from, &bytes, received.segment, retain);
         }
+        let part = state.endpoint.shortest_rtt().map_or(Duration::ZERO, |rtt| rtt / GATHER_PART);
         drop(state);
+        self.longest_gather = part.clamp(LEAST_GATHER, LONGEST_GATHER);
         self.large = self.received.iter().any(|r| r.len >= RETAIN_FROM);
         let gap = (now - self.last_at).as_secs_f64().max(1e-6);
         if self.large {

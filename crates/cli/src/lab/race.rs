@@ -20,6 +20,7 @@ use super::{CommonArgs, Summary, finish, make_folder, write};
 use crate::demo::tcp_congestion_controls_offered;
 use crate::exit::{Usage, interrupted};
 use crate::interrupt::stop_flag;
+use crate::output;
 use crate::perf::Report as PerfReport;
 use crate::progress::Progress;
 use crate::transport::DEFAULT_LAW;
@@ -127,10 +128,8 @@ pub fn run(args: &RaceArgs) -> Result<()> {
     files.push(page.clone());
     // What was kept is in the outcome's files now.
     let _ = std::fs::remove_file(&file);
-    if !args.common.json {
-        if let Some(table) = outcome.tables.first() {
-            println!("{}\n{}", table.title, table.text());
-        }
+    if let Some(table) = outcome.tables.first().filter(|_| !args.common.json) {
+        output::emit(false, table, |table, out| writeln!(out, "{}", table.text()))?;
     }
     finish(Summary { outcomes: vec![outcome], files, page: Some(page) }, &args.common)
 }
@@ -265,16 +264,18 @@ fn run_one(run: &Run<'_>, stop: &AtomicBool) -> Result<Result<Figures>> {
         System::Tcp(_) => "tcp",
     };
     let far = format!(
-        "exec {} perf --listen 10.77.0.2:{PORT} --once --protocol {protocol} --json > /dev/null",
+        "exec {} perf --listen 10.77.0.2:{PORT} --once --protocol {protocol} --json \
+         --interval {INTERVAL} > /dev/null",
         quoted(&program)
     );
     command.arg("--far").arg(far).args(["--far-port", &PORT.to_string(), "--"]);
     command.arg(&program).args(["perf", &format!("10.77.0.2:{PORT}"), "--json"]);
     command.args(["--interval", INTERVAL, "--protocol", protocol]);
     command.arg("--time").arg(run.cell.lasts().as_secs_f64().to_string());
-    if let System::Farhaul(law) = run.system {
-        command.arg("--cc").arg(law.to_string());
-    }
+    match run.system {
+        System::Farhaul(law) => command.arg("--cc").arg(law.to_string()),
+        System::Tcp(name) => command.arg("--tcp-cc").arg(name),
+    };
     let limit = run.cell.lasts() * TIMES_LONGER + LONGER;
     Ok(finished(&mut command, limit, stop).and_then(|out| figures(run, &out, &counters)))
 }
@@ -299,8 +300,7 @@ fn path_arguments(run: &Run<'_>, counters: &Path) -> Vec<String> {
     if !cell.changes.is_empty() {
         add("--rate-changes", cell.changes.to_string());
     }
-    if let System::Tcp(name) = run.system {
-        add("--sysctl", format!("net.ipv4.tcp_congestion_control={name}"));
+    if let System::Tcp(_) = run.system {
         add("--sysctl", format!("net.ipv4.tcp_rmem={TCP_BUFFERS}"));
         add("--sysctl", format!("net.ipv4.tcp_wmem={TCP_BUFFERS}"));
     }
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!((pair("--rate"), pair("--delay"), pair("--loss")), ("1G", "25000us", "1%"));
         assert_eq!((pair("--queue"), pair("--jitter"), pair("--seed")), ("4167p", "2000us", "3"));
         assert_eq!(pair("--rate-changes"), "3s:100M");
-        assert_eq!(pair("--sysctl"), "net.ipv4.tcp_congestion_control=bbr");
+        assert_eq!(pair("--sysctl"), format!("net.ipv4.tcp_rmem={TCP_BUFFERS}"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,6 +112,7 @@ impl<'a> Connector<'a> {
                     None => TcpStream::connect(peer),
                 };
                 let stream = stream.with_context(|| format!("cannot connect to {peer} by TCP"))?;
+                set_congestion_control(&stream, self.args)?;
                 Ok(Channel::Tcp(stream.into()))
             }
             Protocol::Udt => {
@@ -124,6 +126,14 @@ impl<'a> Connector<'a> {
             }
         }
     }
+}
+
+/// That of `--tcp-cc`, if it was given; connections have it from their listener.
+fn set_congestion_control(socket: &impl AsFd, args: &PerfArgs) -> Result<()> {
+    let Some(name) = &args.tcp_cc else { return Ok(()) };
+    socket2::SockRef::from(socket)
+        .set_tcp_congestion(name.as_bytes())
+        .with_context(|| format!("the kernel has no TCP congestion control '{name}' for this user"))
 }
 
 /// A TCP connection from `bind`.
@@ -159,7 +169,11 @@ impl Acceptor {
     pub fn bind(args: &PerfArgs, addr: SocketAddr) -> Result<Self> {
         let context = || format!("cannot listen at {addr}");
         match args.protocol {
-            Protocol::Tcp => Ok(Acceptor::Tcp(TcpListener::bind(addr).with_context(context)?)),
+            Protocol::Tcp => {
+                let listener = TcpListener::bind(addr).with_context(context)?;
+                set_congestion_control(&listener, args)?;
+                Ok(Acceptor::Tcp(listener))
+            }
             Protocol::Udt => {
                 let options = args.transport.options();
                 let endpoint = Endpoint::bind(addr, &options).with_context(context)?;

@@ -8,7 +8,7 @@ use farhaul_base::Time;
 use farhaul_engine::ConnectionId;
 
 use super::{Port, Turn, release};
-use crate::receiver::{GATHER, Receiver};
+use crate::receiver::Receiver;
 
 /// A thread that attends the port is expected to come back so soon; after that the driver does it
 /// again.
@@ -40,8 +40,8 @@ impl Port {
             return false;
         }
         let Ok(mut receiver) = self.receiver.try_lock() else { return false };
-        if receiver.should_gather(self) {
-            std::thread::sleep(GATHER);
+        if let Some(wait) = receiver.should_gather(self) {
+            std::thread::sleep(wait);
         }
         if !self.attend_once(own, &mut receiver) {
             return false;

@@ -124,8 +124,10 @@ impl Race {
             let cell = plain.iter().find(|cell| cell.rtt == *rtt && key(cell) == *row)?;
             self.lead(cell)
         };
-        let label = |(rate, loss): &(u64, u64)| {
-            format!("{} Mb/s, {}%", *rate as f64 / 1e6, *loss as f64 / 1e6)
+        let label = |row: &(u64, u64)| {
+            let rate = plain.iter().find(|cell| key(cell) == *row).map(|cell| cell.rate);
+            let rate = rate.map(|rate| rate.to_string()).unwrap_or_default();
+            format!("{rate}b/s, {}%", row.1 as f64 / 1e6)
         };
         let milliseconds = |rtt: &Duration| format!("{} ms", rtt.as_secs_f64() * 1e3);
         (!rows.is_empty()).then(|| {
