@@ -22,6 +22,11 @@ const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 /// be a path that was away for a moment.
 const HEAVY: f64 = 0.1;
 const HEAVY_SLOTS: usize = 7;
+/// The least weight of what was before, while nothing is lost (RFC 5348 §5.5).
+const LEAST_DISCOUNT: f64 = 0.25;
+/// No higher loss event rate goes into the equation: beyond it, time-outs that double are most of what it has, and those
+/// are counted here one by one.
+const MOST_RATE: f64 = 0.4;
 /// The retransmission time-out in the equation, in round trips (RFC 5348 §3.1).
 const TIMEOUT_ROUNDS: f64 = 4.0;
 /// And at least so much, for TCP's has a floor (200 ms in Linux), and on shorter paths the equation would grant
@@ -124,15 +129,19 @@ impl Backoff {
         self.engaged = self.repeated && self.loss_event_rate() > self.tolerated;
     }
 
-    /// One over the mean loss interval (RFC 5348 §5.4).
+    /// One over the mean loss interval (RFC 5348 §5.4). What was before counts the less, the longer nothing has
+    /// been lost (§5.5): where a path has recovered a flow is to notice while it sends little.
     fn loss_event_rate(&self) -> f64 {
-        let total: f64 = WEIGHTS.iter().sum();
-        let mean = |newest: &[f64], rest: &[f64]| {
-            let all = newest.iter().chain(rest);
-            all.zip(WEIGHTS).map(|(interval, weight)| interval * weight).sum::<f64>() / total
+        let sum = |intervals: &[f64], weights: &[f64]| -> f64 {
+            intervals.iter().zip(weights).map(|(interval, weight)| interval * weight).sum()
         };
-        let closed = mean(&[], &self.intervals);
-        1.0 / closed.max(mean(&[self.open], &self.intervals[..7]))
+        let total: f64 = WEIGHTS.iter().sum();
+        let closed = sum(&self.intervals, &WEIGHTS) / total;
+        let discount = (2.0 * closed / self.open).clamp(LEAST_DISCOUNT, 1.0);
+        let (newest, before) = (WEIGHTS[0], &WEIGHTS[1..]);
+        let with_open = newest * self.open + discount * sum(&self.intervals[..7], before);
+        let weight = newest + discount * (total - newest);
+        1.0 / closed.max(with_open / weight)
     }
 
     /// The least spacing of packets on a path of this round-trip time, nanoseconds; 0 if the law alone
@@ -141,7 +150,7 @@ impl Backoff {
         if !self.is_engaged() {
             return 0.0;
         }
-        let p = self.loss_event_rate();
+        let p = self.loss_event_rate().min(MOST_RATE);
         let rtt = rtt.as_secs_f64();
         let timeout = (TIMEOUT_ROUNDS * rtt).max(LEAST_TIMEOUT_S);
         // RFC 5348 §3.1 with b = 2.
@@ -207,6 +216,22 @@ mod tests {
             arrivals += 1;
         }
         assert!((20..=120).contains(&arrivals), "{arrivals}");
+    }
+
+    /// A token bucket that is empty takes most of what a start sends, and then nothing more: what was lost is
+    /// not to be repaired at a packet every four seconds.
+    #[test]
+    fn a_path_that_takes_no_more_is_used_again_within_seconds() {
+        let mut backoff = Backoff::new(0.05);
+        run(&mut backoff, 20, 20, 18);
+        run(&mut backoff, 20, 2, 1);
+        let (rtt, mut seconds, mut arrivals) = (Duration::from_millis(78), 0.0, 0);
+        while backoff.is_engaged() {
+            seconds += backoff.period_ns(rtt) / 1e9;
+            backoff.on_arrived(1);
+            arrivals += 1;
+        }
+        assert!(seconds < 10.0 && arrivals < 60, "{seconds} s, {arrivals} packets");
     }
 
     #[test]
