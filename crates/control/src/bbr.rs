@@ -15,6 +15,8 @@
 //!   beyond what chance makes of it count as congestion. `own_loss=0` is the draft.
 //! * A probe, and Startup, end when the round trip has grown by a quarter without a queue of others
 //!   (`queue`), not only after losses or three round trips without growth. `queue=10` is the draft.
+//! * While the queue stands between probes, whoever has made it, the rate eases down, to three quarters at
+//!   most: flows whose probes' maxima add up to more than the path share it more evenly.
 //! * `ProbeRTT` sends little, and what arrives then lowers no bound.
 //!
 //! While holes are repaired, UDT's sender learns late what was sent again and arrived, many packets
@@ -210,7 +212,12 @@ impl Bbr {
     /// What the path is taken to deliver: the highest rate measured, or less after losses
     /// (draft: `bw`).
     fn bandwidth(&self) -> f64 {
-        self.max_bandwidth.get().min(self.bounds.bandwidth)
+        let known = self.max_bandwidth.get().min(self.bounds.bandwidth);
+        if matches!(self.phase, Phase::Down | Phase::Cruise) {
+            self.bounds.gain * known
+        } else {
+            known
+        }
     }
 
     /// `gain` times what the path holds at `bandwidth` without a queue, packets

@@ -48,6 +48,49 @@ fn a_path_without_loss_loses_next_to_nothing() {
     }
 }
 
+/// Two flows for 40 s, of which the last 20 count, on a queue of `queue` bandwidth-delay products: the share of each
+/// in half of what both have.
+fn pair(rate_mbps: f64, rtt_ms: f64, queue: f64, flows: [&str; 2]) -> [f64; 2] {
+    let packets = (queue * rate_mbps * 1e3 * rtt_ms / 12e3).max(10.0);
+    let mut text = format!(
+        "duration = \"40s\"\nmeasure_from = \"20s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
+         rate = \"{rate_mbps}M\"\ndelay = \"{}ms\"\nqueue = \"{packets:.0}p\"\n",
+        rtt_ms / 2.0
+    );
+    for (number, flow) in flows.iter().enumerate() {
+        let start = 2 * number;
+        text += &format!("[[flow]]\nfrom = \"a\"\nto = \"b\"\nstart = \"{start}s\"\n{flow}\n");
+    }
+    let plan = Plan::parse(&text, &[], None).expect("a scenario");
+    let report = plan.point(0).expect("its only point").scenario.run();
+    let rates = [report.flows[0].throughput_bps, report.flows[1].throughput_bps];
+    rates.map(|rate| rate / ((rates[0] + rates[1]) / 2.0))
+}
+
+const BBR: &str = "cc = \"bbr\"";
+
+#[test]
+fn two_flows_share_a_path() {
+    for (rate, rtt, queue) in
+        [(100.0, 20.0, 1.0), (100.0, 20.0, 4.0), (1000.0, 10.0, 1.0), (1000.0, 50.0, 1.0)]
+    {
+        let [one, two] = pair(rate, rtt, queue, [BBR, BBR]);
+        let jain = 4.0 / (2.0 * (one * one + two * two));
+        assert!(jain >= 0.95, "{rate} Mb/s, {rtt} ms, {queue}: {jain:.3}");
+    }
+}
+
+#[test]
+fn cubic_beside_it_keeps_half_of_its_share_and_leaves_half() {
+    let cubic = "protocol = \"tcp-cubic\"";
+    for (rate, rtt, queue) in
+        [(100.0, 20.0, 1.0), (100.0, 20.0, 4.0), (1000.0, 20.0, 1.0), (1000.0, 50.0, 4.0)]
+    {
+        let [own, _] = pair(rate, rtt, queue, [BBR, cubic]);
+        assert!((0.5..=1.5).contains(&own), "{rate} Mb/s, {rtt} ms, {queue}: {own:.2}");
+    }
+}
+
 #[test]
 fn a_delay_that_varies_is_no_queue() {
     for (loss, least) in [("0", 0.84), ("1%", 0.77)] {

@@ -58,7 +58,8 @@ fn check(law: &str) {
     let verdict =
         format!("{law}: TCP has {share:.2}; fifty use {used:.2}, lose {lost:.3} of {most_lost:.3}");
     eprintln!("{verdict}");
-    assert!(share >= 0.5 && lost <= most_lost && used > 0.7, "{verdict}");
+    // Receivers that grant rates, of gtp, leave some of the link free.
+    assert!(share >= 0.5 && lost <= most_lost && used > 0.6, "{verdict}");
 }
 
 #[test]

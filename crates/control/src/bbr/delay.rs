@@ -9,6 +9,9 @@ const FEWEST_SAMPLES: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Delay {
+    /// The least of the round trip that runs, and of the one that has ended.
+    running: Duration,
+    ended: Duration,
     /// The least while the path was filled for a probe.
     before: Duration,
     refilling: bool,
@@ -22,6 +25,8 @@ pub(super) struct Delay {
 impl Default for Delay {
     fn default() -> Self {
         Delay {
+            running: Duration::MAX,
+            ended: Duration::MAX,
             before: Duration::MAX,
             refilling: false,
             taken: 0,
@@ -34,6 +39,7 @@ impl Default for Delay {
 impl Delay {
     pub fn update(&mut self, rtt: Option<Duration>, round_ends: bool) {
         if let Some(rtt) = rtt {
+            self.running = self.running.min(rtt);
             self.least = self.least.min(rtt);
             self.taken += 1;
             if self.taken == SAMPLES || (round_ends && self.taken >= FEWEST_SAMPLES) {
@@ -44,6 +50,14 @@ impl Delay {
                 self.before = self.before.min(rtt);
             }
         }
+        if round_ends {
+            self.ended = core::mem::replace(&mut self.running, Duration::MAX);
+        }
+    }
+
+    /// All of the round trip that has ended was longer than `least` by the share `queue`: the queue stands.
+    pub fn stands(&self, least: Duration, queue: f64) -> bool {
+        self.ended != Duration::MAX && longer(self.ended, least, queue)
     }
 
     /// The path is filled for a probe, which is to begin after this.
