@@ -38,6 +38,17 @@ pub fn read(file: File, text: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    /// A name with line ends in it does not make two lines of one problem.
+    #[test]
+    fn each_problem_is_one_line() {
+        for text in ["[\"a\\nb\"]\n", "\"a\\r\\nb\" = 1\n", "[export.\"a\\nb\"]\nx = 1\n"] {
+            for file in [File::Serve, File::Settings] {
+                let told = read(file, text).expect_err(text);
+                assert!(told.lines().all(|line| line.starts_with("/etc/farhaul/file:")), "{told}");
+            }
+        }
+    }
+
     #[test]
     fn each_file_is_read_as_itself() {
         let key = farhaul_secure::Identity::generate().expect("a key").public_key();

@@ -85,6 +85,14 @@ pub struct Problems<'a> {
     warnings: RefCell<Vec<(usize, String)>>,
 }
 
+/// A name in the file may have line ends in it, and a problem is one line.
+fn one_line(message: String) -> String {
+    if !message.contains(['\n', '\r']) {
+        return message;
+    }
+    message.replace('\n', "\\n").replace('\r', "\\r")
+}
+
 impl<'a> Problems<'a> {
     /// Nothing so far.
     pub fn new(path: &'a Path, text: &'a str) -> Self {
@@ -98,12 +106,12 @@ impl<'a> Problems<'a> {
 
     /// Something is wrong at `span`.
     pub fn add(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.found.borrow_mut().push((self.line(span), message.into()));
+        self.found.borrow_mut().push((self.line(span), one_line(message.into())));
     }
 
     /// What stands at `span` has no effect, but the rest of the file has.
     pub fn warn(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.warnings.borrow_mut().push((self.line(span), message.into()));
+        self.warnings.borrow_mut().push((self.line(span), one_line(message.into())));
     }
 
     /// The warnings if nothing was wrong, `PATH:LINE: text` each, in the order of the file.
