@@ -7,6 +7,9 @@ use core::time::Duration;
 const SAMPLES: u32 = 16;
 const FEWEST_SAMPLES: u32 = 4;
 
+/// Hosts send in bursts of up to a millisecond and take as long to look: what is shorter is no queue that stands.
+const HOST_NOISE: Duration = Duration::from_millis(1);
+
 #[derive(Debug)]
 pub(super) struct Delay {
     /// The least of the round trip that runs, and of the one that has ended.
@@ -57,7 +60,8 @@ impl Delay {
 
     /// All of the round trip that has ended was longer than `least` by the share `queue`: the queue stands.
     pub fn stands(&self, least: Duration, queue: f64) -> bool {
-        self.ended != Duration::MAX && longer(self.ended, least, queue)
+        let known = self.ended != Duration::MAX;
+        known && longer(self.ended, least, queue) && self.ended - least > HOST_NOISE
     }
 
     /// The path is filled for a probe, which is to begin after this.
@@ -110,6 +114,22 @@ mod tests {
         assert!(!delay.queues(ms(101), 0.25));
         tell(&mut delay, &[100; 16]);
         assert!(!delay.queues(ms(100), 0.25), "the last ones count");
+    }
+
+    #[test]
+    fn a_queue_stands_that_all_of_a_round_trip_has_met_and_no_host_has_made() {
+        let mut delay = Delay::default();
+        let round = |delay: &mut Delay, rtts: &[u64]| {
+            tell(delay, rtts);
+            delay.update(None, true);
+        };
+        assert!(!delay.stands(ms(100), 0.25), "nothing is known");
+        round(&mut delay, &[130, 126, 140]);
+        assert!(delay.stands(ms(100), 0.25));
+        round(&mut delay, &[130, 124, 140]);
+        assert!(!delay.stands(ms(100), 0.25));
+        round(&mut delay, &[2]);
+        assert!(!delay.stands(ms(1), 0.25), "a millisecond");
     }
 
     #[test]
