@@ -15,7 +15,7 @@
 //!   beyond what chance makes of it count as congestion. `own_loss=0` is the draft.
 //! * A probe, and Startup, end when the round trip has grown by a quarter without a queue of others
 //!   (`queue`), not only after losses or three round trips without growth. `queue=10` is the draft.
-//! * While the queue stands between probes, whoever has made it, the rate eases down, to three quarters at
+//! * While a queue stands between probes, its own or that of others, the rate eases down, to three quarters at
 //!   most: flows whose probes' maxima add up to more than the path share it more evenly.
 //! * `ProbeRTT` sends little, and what arrives then lowers no bound.
 //!

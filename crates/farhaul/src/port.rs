@@ -83,7 +83,7 @@ enum Turn {
 enum Sleep {
     /// An arrival.
     Arrival,
-    /// Nothing else for so long: something will arrive right away and may wait for more.
+    /// Nothing else, for at most this time: something will arrive right away and may wait for more.
     Gather(Duration),
     /// Nothing else, and what is due neither: an attendant sees to it all.
     Attended,

@@ -3,7 +3,7 @@
 //!
 //! *departs:* The draft takes each loss for congestion, and allows for 2% of them only while it
 //! probes. Between probes a flow fills its share of the path and no more, so what is lost then again and again is not
-//! of its making; BBR's answer would cost the rate and help nobody's. Losses are answered beyond what chance makes
+//! of its making; BBR's answer would cost the rate and empty no queue. Losses are answered beyond what chance makes
 //! of this share.
 
 use core::time::Duration;

@@ -98,7 +98,7 @@ mod tests {
         assert!((9e6..10e6).contains(&figures.goodput_bps), "{figures:?}");
         assert!(figures.to_90_s.is_some_and(|time| time < 2.0), "{figures:?}");
         assert!(figures.queue_ms > 0.1, "{figures:?}");
-        let nobody = "tcp:nosuch".parse().expect("a name");
-        assert!(simulate(&Run { cell: &cell, system: &nobody, round: 0 }).is_err());
+        let unknown = "tcp:nosuch".parse().expect("a name");
+        assert!(simulate(&Run { cell: &cell, system: &unknown, round: 0 }).is_err());
     }
 }
