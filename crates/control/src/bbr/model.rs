@@ -237,23 +237,22 @@ pub(super) struct Latest {
     pub round_ends: bool,
     /// Packets lost in it.
     pub lost: f64,
-    /// What had arrived when it began, and when it ended.
-    began: u64,
-    ended: u64,
+    /// Packets that arrived in the round trip that has ended.
+    arrived: u64,
 }
 
 impl Latest {
     /// The first loss begins a round trip.
     pub fn note_loss(&mut self, delivered: u64, lost: f64) {
         if self.lost == 0.0 {
-            (self.began, self.next) = (delivered, delivered);
+            self.next = delivered;
         }
         self.lost += lost;
     }
 
     /// Of how many packets it is known that they arrived or were lost in the round trip that ends.
     pub fn seen(&self) -> f64 {
-        (self.ended - self.began) as f64 + self.lost
+        self.arrived as f64 + self.lost
     }
 
     pub fn update(&mut self, sample: Option<&Sample>, delivered: u64) {
@@ -262,7 +261,8 @@ impl Latest {
         self.rate = self.rate.max(sample.rate);
         self.packets = self.packets.max(sample.packets);
         if sample.delivered_before >= self.next {
-            (self.next, self.ended) = (delivered, delivered);
+            self.arrived = delivered - self.next;
+            self.next = delivered;
             self.round_ends = true;
         }
     }
@@ -271,7 +271,6 @@ impl Latest {
     pub fn advance(&mut self, sample: Option<&Sample>) {
         if let (true, Some(sample)) = (self.round_ends, sample) {
             (self.rate, self.packets) = (sample.rate, sample.packets);
-            self.began = self.ended;
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) struct OwnLoss {
     most: f64,
     /// Of the windows, the oldest first.
     shares: VecDeque<f64>,
+    /// What they come to.
+    share: f64,
     /// The window that is being measured: packets that arrived and were lost in calm, how long, and
     /// whether a round trip has ended in it.
     arrived: u64,
@@ -52,6 +54,7 @@ impl OwnLoss {
         OwnLoss {
             most,
             shares: VecDeque::with_capacity(WINDOWS_KEPT),
+            share: most,
             arrived: 0,
             lost: 0,
             lasted: Duration::ZERO,
@@ -79,20 +82,22 @@ impl OwnLoss {
                 self.shares.pop_front();
             }
             self.shares.push_back(self.lost as f64 / packets as f64);
+            self.share = self.third_lowest().min(self.most);
             (self.arrived, self.lost, self.lasted, self.round) = (0, 0, Duration::ZERO, false);
         }
     }
 
+    /// The share of the window at [`PLACE`], or of the last where there are fewer.
+    fn third_lowest(&self) -> f64 {
+        let mut sorted = [f64::INFINITY; WINDOWS_KEPT];
+        sorted.iter_mut().zip(&self.shares).for_each(|(place, share)| *place = *share);
+        sorted.sort_by(f64::total_cmp);
+        sorted[PLACE.min(self.shares.len() - 1)]
+    }
+
     /// The share; the highest that is believed while nothing has been measured.
     pub fn share(&self) -> f64 {
-        let mut sorted = [0.0; WINDOWS_KEPT];
-        let sorted = &mut sorted[..self.shares.len()];
-        for (place, share) in sorted.iter_mut().zip(&self.shares) {
-            *place = *share;
-        }
-        sorted.sort_by(f64::total_cmp);
-        let place = PLACE.min(sorted.len().saturating_sub(1));
-        sorted.get(place).map_or(self.most, |share| share.min(self.most))
+        self.share
     }
 
     pub fn most(&self) -> f64 {
