@@ -19,8 +19,9 @@ use farhaul_wan::{
     DirectionStats, Forged, InjectConfig, MAX_FORGED_PER_SECOND, PeerPort, Relay, RelayConfig,
     RelayStats,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+pub use self::run::Counters;
 use crate::exit::Usage;
 use crate::transport::{check_peer, resolve};
 use crate::{interrupt, output, units};
@@ -278,9 +279,9 @@ struct RelayReport {
     forged: Option<BTreeMap<&'static str, u64>>,
 }
 
-#[derive(Debug, Serialize)]
-struct Direction {
-    received: u64,
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Direction {
+    pub received: u64,
     sent: u64,
     sent_bytes: u64,
     dropped_queue: u64,
@@ -293,11 +294,11 @@ struct Direction {
     overflowed: u64,
     queue_packets_max: u64,
     /// Mean time of a packet in the queue, its own transmission included.
-    queue_mean_ms: f64,
+    pub queue_mean_ms: f64,
     mean_lateness_us: f64,
     max_lateness_us: f64,
     /// Whether the path was as asked: see [`DirectionStats::time_kept`].
-    time_kept: bool,
+    pub time_kept: bool,
 }
 
 impl From<&RelayStats> for RelayReport {

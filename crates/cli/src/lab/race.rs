@@ -24,6 +24,7 @@ use crate::output;
 use crate::perf::Report as PerfReport;
 use crate::progress::Progress;
 use crate::transport::DEFAULT_LAW;
+use crate::wan::Counters;
 
 /// Where the far side listens.
 const PORT: u16 = 9000;
@@ -86,20 +87,6 @@ pub struct RaceArgs {
 struct Kept {
     ground: String,
     records: Vec<Record>,
-}
-
-/// What `wan run --counters` writes, as far as it is of interest.
-#[derive(Deserialize)]
-struct Counters {
-    forward: Direction,
-    backward: Direction,
-}
-
-#[derive(Deserialize)]
-struct Direction {
-    received: u64,
-    queue_mean_ms: f64,
-    time_kept: bool,
 }
 
 /// Runs the command.
@@ -309,7 +296,7 @@ fn path_arguments(run: &Run<'_>, counters: &Path) -> Vec<String> {
 
 /// As one word of `sh`.
 fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+    shell_words::quote(&path.display().to_string()).into_owned()
 }
 
 /// What the command has printed, once it has ended well.

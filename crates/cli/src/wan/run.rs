@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use farhaul_wan::tun::{TunPath, TunPathConfig, TunPathStats, isolate};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ports::listens;
 use super::{Direction, WholePathArgs};
@@ -88,10 +88,10 @@ struct Service<'a> {
 }
 
 /// What a path has counted.
-#[derive(Serialize)]
-struct Counters {
-    forward: Direction,
-    backward: Direction,
+#[derive(Serialize, Deserialize)]
+pub struct Counters {
+    pub forward: Direction,
+    pub backward: Direction,
 }
 
 /// Runs the command.

@@ -44,7 +44,7 @@ const LEAST_QUEUE: f64 = 10.0;
 /// Where none is given.
 const LEAST_RATE: Rate = Rate::from_bits_per_second(1).expect("above 0");
 /// Bits of a full packet.
-const PACKET_BITS: f64 = 12_000.0;
+pub(super) const PACKET_BITS: f64 = 12_000.0;
 /// A run lasts so long at least, and so many round trips.
 const LASTS: Duration = Duration::from_secs(6);
 const LASTS_ROUND_TRIPS: u32 = 60;

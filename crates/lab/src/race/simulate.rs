@@ -2,12 +2,11 @@
 
 use farhaul_sim::Plan;
 
+use super::cell::PACKET_BITS;
 use super::{Cell, Figures, Run, System, to_90};
 
 /// Seconds of a sample of the series.
 const SAMPLE_S: f64 = 0.1;
-/// Bits of a full packet.
-const PACKET_BITS: f64 = 12_000.0;
 
 /// Runs it in virtual time, with the simulator's own TCP where a kernel's is named.
 ///
