@@ -674,6 +674,11 @@ impl Connection {
         timers.into_iter().flatten().min()
     }
 
+    /// When the pacing lets packets go that may leave; none if anything else holds them.
+    pub(crate) fn next_send(&self) -> Option<Time> {
+        matches!(self.life, Life::Open | Life::Lingering { .. }).then(|| self.send.next_paced())?
+    }
+
     /// How long the peer may be silent.
     fn patience(&self) -> Duration {
         let gone = self.is_doubted().is_some_and(|times| times >= UNREACHABLE_TIMES);

@@ -81,6 +81,13 @@ struct Socket {
 
 impl Socket {
     /// The connection, if it is set up.
+    fn open(&self) -> Option<&Connection> {
+        match &self.entry {
+            Entry::Open(connection) => Some(connection),
+            Entry::Connecting(_) | Entry::Failed(_) => None,
+        }
+    }
+
     fn open_mut(&mut self) -> Option<&mut Connection> {
         match &mut self.entry {
             Entry::Open(connection) => Some(connection),
@@ -481,6 +488,14 @@ impl Endpoint {
     /// When [`Endpoint::handle_timeout`] is next to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// The time-out, if nothing but the pacing of packets that may leave ends then: what arrives before is
+    /// no reason to send sooner.
+    pub fn paced_until(&self) -> Option<Time> {
+        let &Reverse((at, id)) = self.timers.peek()?;
+        let paced = |connection: &Connection| connection.next_send() == Some(at);
+        self.sockets.get(&id)?.open().is_some_and(paced).then_some(at)
     }
 
     /// Lets everything happen that is due.

@@ -668,10 +668,15 @@ impl SendHalf {
         Some(Expired { count: self.expirations })
     }
 
+    /// When the pacing lets the next burst go, if nothing else holds it.
+    pub fn next_paced(&self) -> Option<Time> {
+        self.can_send().then(|| self.pacer.next_burst())
+    }
+
     /// When the next burst may go, if time alone is what holds it.
     pub fn next_send(&self) -> Option<Time> {
-        if self.can_send() {
-            return Some(self.pacer.next_burst());
+        if let Some(at) = self.next_paced() {
+            return Some(at);
         }
         let by_time = self.buffer.has_unsent() && self.is_repairing() && !self.sees_beyond_holes;
         by_time.then(|| self.flight.next_change())?

@@ -497,7 +497,7 @@ impl Inner {
             return Ok(state);
         }
         drop(state);
-        waiting.on_signal = !self.port.attend(self.id, &mut waiting.idle_since);
+        waiting.on_signal = !self.port.attend(self.id, &mut waiting.idle_since, deadline);
         Ok(self.port.lock())
     }
 }

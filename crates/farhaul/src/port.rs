@@ -22,10 +22,9 @@ use farhaul_control::Groups;
 use farhaul_engine::{ConnectionId, Endpoint, Events, Transmit};
 use farhaul_udp::{MAX_SEGMENTS, UdpSocket, Waker};
 
-use self::attend::ATTENDANT_CHECK;
 use crate::options::Options;
 use crate::pool::Pool;
-use crate::receiver::Receiver;
+use crate::receiver::{Receiver, gather_acks};
 use crate::waiting::{Hooks, Signal, Tasks};
 
 /// Receive calls in a row after which readers are told at last that there is something.
@@ -49,8 +48,13 @@ pub struct Port {
     transmit_again: AtomicBool,
     /// Held while receiving, so that packets are handled in the order they came.
     receiver: Mutex<Receiver>,
-    /// When a thread that waits last attended the port, nanoseconds; zero when none will right away.
-    attended_at: AtomicU64,
+    /// Ends the wait of a thread that attends the port.
+    attendant: Waker,
+    /// A thread that waits attends the port until then, nanoseconds; zero when none does.
+    attended_until: AtomicU64,
+    /// For when the driver's alarm is set, nanoseconds. The lock is for who sets it.
+    alarm_at: AtomicU64,
+    alarm: Mutex<()>,
     /// The driver attends until then, nanoseconds.
     shared_until: AtomicU64,
     /// The network's last word on a packet to be sent, and to whom, for error messages.
@@ -83,6 +87,8 @@ enum Turn {
 enum Sleep {
     /// An arrival.
     Arrival,
+    /// An arrival that is not an acknowledgement's alone: those may wait for the pacing of what is sent.
+    Data,
     /// Nothing else, for at most this time: something will arrive right away and may wait for more.
     Gather(Duration),
     /// Nothing else, and what is due neither: an attendant sees to it all.
@@ -105,6 +111,8 @@ pub struct State {
     users: usize,
     /// The driver sleeps until then; zero while it is awake.
     asleep_until: Time,
+    /// The same of a thread that attends the port.
+    attendant_until: Time,
     /// Connections with something to read of which nobody was told yet.
     unread: Vec<ConnectionId>,
     /// Something was read: there may be a window to announce.
@@ -232,6 +240,7 @@ impl Port {
                 gone: Arc::default(),
                 users: 1,
                 asleep_until: Time::ZERO,
+                attendant_until: Time::ZERO,
                 unread: Vec::new(),
                 was_read: false,
                 woken: Vec::new(),
@@ -239,7 +248,10 @@ impl Port {
             transmit: Mutex::default(),
             transmit_again: AtomicBool::new(false),
             receiver: Mutex::new(Receiver::new(&pool)),
-            attended_at: AtomicU64::new(0),
+            attendant: Waker::new()?,
+            attended_until: AtomicU64::new(0),
+            alarm_at: AtomicU64::new(0),
+            alarm: Mutex::new(()),
             shared_until: AtomicU64::new(0),
             send_error: Mutex::new(None),
             fails: AtomicBool::new(false),
@@ -264,34 +276,41 @@ impl Port {
         let mut state = self.lock();
         let now = self.now();
         let result = action(now, &mut state);
-        state.dispatch(true, None);
+        let news = state.dispatch(true, None);
         release(state);
         self.flush();
+        if news && self.is_attended() {
+            // The thread that attends may wait for just that.
+            self.attendant.wake();
+        }
         result
     }
 
-    /// Sends what is due, and sees to it that the driver wakes for what is due next.
+    /// Sends what is due, and sees to it that a thread wakes for what is due next.
     pub fn flush(&self) {
         if self.transmit() != Turn::Done {
-            self.waker.wake();
+            self.keeper().wake();
             return;
         }
         self.next_due();
     }
 
-    /// When a timer is next due; wakes the driver if it would sleep beyond that.
-    fn next_due(&self) -> Option<Time> {
+    /// Wakes the thread that keeps the timers if it would sleep beyond the next.
+    fn next_due(&self) {
         let state = self.lock();
         let due = state.endpoint.poll_timeout();
-        let asleep_until = state.asleep_until;
+        let attended = self.is_attended();
+        let until = if attended { state.attendant_until } else { state.asleep_until };
         drop(state);
-        let early = due.is_some_and(|at| at < asleep_until);
-        // An attendant keeps the timers as well, but may leave without a word: a driver that has
-        // slept since before it came must begin to look after it.
-        if early && (!self.is_attended() || asleep_until - self.now() > ATTENDANT_CHECK) {
-            self.waker.wake();
+        if due.is_some_and(|at| at < until) {
+            let keeper = if attended { &self.attendant } else { &self.waker };
+            keeper.wake();
         }
-        due
+    }
+
+    /// Wakes the thread that keeps the timers and receives.
+    fn keeper(&self) -> &Waker {
+        if self.is_attended() { &self.attendant } else { &self.waker }
     }
 
     /// After a read: only an opened window makes something to send, which the driver does if it is
@@ -387,9 +406,10 @@ impl Port {
                 continue;
             }
             let mut receiver = lock(&self.receiver);
-            self.attended_at.store(0, Ordering::Relaxed);
+            self.attended_until.store(0, Ordering::SeqCst);
             let drained = receiver.receive(self);
             let gather = receiver.should_gather(self);
+            let arrivals = if receiver.sees_acks_only() { Sleep::Data } else { Sleep::Arrival };
             let timers_until = receiver.timers_until(self.now());
             drop(receiver);
             calls = if drained { 0 } else { (calls + 1) % CALLS_BEFORE_NOTICE };
@@ -398,7 +418,7 @@ impl Port {
             state.dispatch(calls == 0, None);
             release(state);
             let turn = self.transmit();
-            let pause = gather.map_or(Sleep::Arrival, Sleep::Gather);
+            let pause = gather.map_or(arrivals, Sleep::Gather);
             if drained && turn == Turn::Done && self.sleep(pause) {
                 return;
             }
@@ -420,21 +440,26 @@ impl Port {
         }
         let now = self.now();
         let deadline = match how {
-            Sleep::Attended => now + ATTENDANT_CHECK,
+            Sleep::Attended => Time::MAX,
             _ => state.endpoint.poll_timeout().unwrap_or(Time::MAX),
         };
         if deadline <= now {
             return false;
         }
         state.asleep_until = deadline;
+        let acks = (how == Sleep::Data).then(|| gather_acks(now, &state.endpoint)).flatten();
+        let how = acks.map_or(how, Sleep::Gather);
         drop(state);
         let timeout = (deadline != Time::MAX).then(|| deadline - now);
         let result = match how {
-            Sleep::Arrival => self.socket.wait(&self.waker, timeout).map(drop),
+            Sleep::Arrival | Sleep::Data => self.socket.wait(&self.waker, timeout).map(drop),
             Sleep::Gather(wait) => {
-                self.socket.gather(&self.waker, timeout.map_or(wait, |t| t.min(wait)))
+                self.socket.gather(&self.waker, Some(timeout.map_or(wait, |t| t.min(wait))))
             }
-            Sleep::Attended => self.socket.gather(&self.waker, ATTENDANT_CHECK),
+            Sleep::Attended => {
+                self.set_alarm();
+                self.socket.gather(&self.waker, None)
+            }
         };
         // An error here could only be a bug; a pause keeps it from burning the processor.
         if result.is_err() {

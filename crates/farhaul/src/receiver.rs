@@ -4,6 +4,7 @@ use std::io::IoSliceMut;
 use std::time::Duration;
 
 use farhaul_base::Time;
+use farhaul_engine::Endpoint;
 use farhaul_udp::{ReceiveSlots, Received};
 
 use crate::pool::{BLOCK, Block, Pool};
@@ -15,14 +16,16 @@ const SMALL_SLOTS: usize = 16;
 const LARGE_SLOTS: usize = 2;
 /// While packets come one by one, arrivals are left to gather until so many may be there, but for no longer
 /// and no shorter than this: a wake-up for each would cost more than all the rest.
-const GATHERED: f64 = 4.0;
+const GATHERED: f64 = 8.0;
 const LEAST_GATHER: Duration = Duration::from_micros(200);
-const LONGEST_GATHER: Duration = Duration::from_micros(500);
+const LONGEST_GATHER: Duration = Duration::from_millis(1);
 /// Nor for longer than this part of the shortest round trip, to which it adds.
 const GATHER_PART: u32 = 16;
 /// A datagram from this size on is data. Acknowledgements are not let gather: the sender may wait
 /// for each of them.
 const DATA_FROM: usize = 512;
+/// A sender to which more data comes than this in the longest time of gathering is a receiver as well.
+const FEW_PACKETS: f64 = 4.0;
 /// What arrives in that time must fit the kernel's buffer with ease.
 const GATHER_BUFFER: usize = 1 << 20;
 /// A receive buffer is kept by reference if it is at least half full.
@@ -77,6 +80,11 @@ impl Receiver {
         gathers.then_some(wait)
     }
 
+    /// Whether what arrives is acknowledgements, as far as is known.
+    pub fn sees_acks_only(&self) -> bool {
+        self.drained && !self.large && self.rate * self.longest_gather.as_secs_f64() < FEW_PACKETS
+    }
+
     /// Up to when timers may run out: what waits in the kernel came before them, and a thread that had
     /// no processor must not take for missing what it has not looked at yet.
     pub fn timers_until(&self, now: Time) -> Time {
@@ -117,9 +125,8 @@ impl Receiver {
             let bytes = block.share(received.len);
             state.endpoint.handle(at, received.from, &bytes, received.segment, retain);
         }
-        let part = state.endpoint.shortest_rtt().map_or(Duration::ZERO, |rtt| rtt / GATHER_PART);
+        self.longest_gather = gather_limit(&state.endpoint);
         drop(state);
-        self.longest_gather = part.clamp(LEAST_GATHER, LONGEST_GATHER);
         self.large = self.received.iter().any(|r| r.len >= RETAIN_FROM);
         let gap = (now - self.last_at).as_secs_f64().max(1e-6);
         if self.large {
@@ -132,6 +139,20 @@ impl Receiver {
         self.drained = self.received.len() < count;
         self.drained
     }
+}
+
+/// How long to leave acknowledgements to gather while `endpoint` sends: until the pacing lets the next packets
+/// go. Before, they wake a sender for nothing; their times are those of their arrival.
+pub fn gather_acks(now: Time, endpoint: &Endpoint) -> Option<Duration> {
+    let wait = endpoint.paced_until()? - now;
+    let longest = gather_limit(endpoint);
+    (longest > LEAST_GATHER).then(|| wait.min(longest))
+}
+
+/// How long anything may be left to gather for the sake of fewer wake-ups.
+fn gather_limit(endpoint: &Endpoint) -> Duration {
+    let part = endpoint.shortest_rtt().map_or(Duration::ZERO, |rtt| rtt / GATHER_PART);
+    part.clamp(LEAST_GATHER, LONGEST_GATHER)
 }
 
 /// When something arrived that is `age` old by the system's clock, which may be set at any time.
