@@ -17,6 +17,7 @@
 //!   (`queue`), not only after losses or three round trips without growth. `queue=10` is the draft.
 //! * While a queue stands between probes, its own or that of others, the rate eases down, to three quarters at
 //!   most: flows whose probes' maxima add up to more than the path share it more evenly.
+//! * Startup quadruples its rate while it is far below what packet trains say of the path, and loses nothing.
 //! * `ProbeRTT` sends little, and what arrives then lowers no bound.
 //!
 //! While holes are repaired, UDT's sender learns late what was sent again and arrived, many packets
@@ -279,7 +280,7 @@ impl Bbr {
         self.update_min_rtt(view);
         self.check_probe_rtt(acked, view, &mut knobs.timer);
         self.latest.advance(fresh.as_ref());
-        self.set_pacing(self.pacing_gain(), knobs);
+        self.set_pacing(self.pacing_gain(view), knobs);
         self.set_window(acked, view);
         self.apply_window(view, knobs);
         if self.rounds.started() {
@@ -340,12 +341,13 @@ impl Bbr {
 
     /// draft: `SetCwnd`.
     fn set_window(&mut self, acked: f64, view: &View) {
-        let product = self.product(self.bandwidth(), self.phase.window_gain());
+        let (gain, growth) = self.window_gain(view);
+        let product = self.product(self.bandwidth(), gain);
         let most = self.with_burst(product + self.excess.get(), view);
         if self.full_pipe.reached {
             self.window = (self.window + acked).min(most);
         } else if self.window < most || (view.delivered as f64) < self.initial_window {
-            self.window += acked;
+            self.window += (growth - 1.0) * acked;
         }
         // The draft's table has the long-term bound for Drain as well, its pseudocode has not.
         let cap = match self.phase {
