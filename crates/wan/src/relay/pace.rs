@@ -65,6 +65,14 @@ impl Pace {
         }
     }
 
+    /// For devices that stamp no arrivals: what comes is to be read soon. While a lot comes it is looked at once
+    /// a tick.
+    pub(crate) fn without_stamps(tick: Duration) -> Self {
+        let mut pace = Pace::new(tick, Duration::ZERO);
+        pace.input_every_ns = Some(pace.tick_ns);
+        pace
+    }
+
     /// What is due up to this time is to be released `now`. It reaches beyond `now`: by half a tick,
     /// which balances what the tick delays, and by as much as another sleep would miss.
     pub(crate) fn release(&mut self, now: Time) -> Time {

@@ -5,6 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::thread;
 use std::time::Instant;
 
 use super::*;
@@ -153,7 +154,7 @@ fn bursts_are_not_lost_before_the_link() {
 #[test]
 fn what_is_held_is_bounded() {
     let forward = LinkConfig { delay: Duration::from_secs(3600), ..LinkConfig::default() };
-    let config = TunPathConfig { forward, max_held_bytes: 10_000, ..TunPathConfig::default() };
+    let config = TunPathConfig { forward, max_held_bytes: 10_100, ..TunPathConfig::default() };
     let Some(path) = open(config) else { return };
     let (near, _far) = sockets(&path);
     for sent in 1..=30 {
