@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use farhaul_link::{LinkConfig, ParseError, Rate};
 use farhaul_wan::tun::{TunPath, TunPathConfig, TunPathStats, isolate};
 use serde::{Deserialize, Serialize};
 
@@ -39,8 +40,9 @@ const LISTENS_WITHIN: Duration = Duration::from_secs(30);
 /// Run a command at one end of an emulated path that carries all IP packets, UDP and TCP alike.
 ///
 /// The path lies between two network namespaces, a near and a far one, which reach each other over
-/// it and nothing else. COMMAND runs in the near one. The far one is at 10.77.0.2, the near one at
-/// 10.77.0.1; all commands find these addresses in FARHAUL_FAR and FARHAUL_NEAR.
+/// it and nothing else. COMMAND runs in the near one. The far one is at 10.77.0.2 and fd77::2, the near one at
+/// 10.77.0.1 and fd77::1; all commands find these addresses in FARHAUL_FAR and FARHAUL_FAR6, FARHAUL_NEAR and
+/// FARHAUL_NEAR6. Below an MTU of 1280 bytes there is no IPv6.
 ///
 /// Needs /dev/net/tun, and root or a system that lets users make namespaces, where COMMAND then
 /// appears to run as root.
@@ -57,6 +59,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 1500,
           value_parser = clap::value_parser!(u16).range(68..))]
     mtu: u16,
+    /// How fast each end's own device puts packets onto the path, which spaces the packets that a kernel sends at
+    /// once: RATE, or none [default: 10G, or --rate where that is more; none without --rate]
+    #[arg(long, value_name = "RATE", value_parser = access_rate)]
+    access_rate: Option<AccessRate>,
     /// Set a parameter of the kernel in both namespaces: net.ipv4.tcp_congestion_control=bbr; may be
     /// given several times
     #[arg(long, value_name = "NAME=VALUE")]
@@ -75,6 +81,12 @@ pub struct RunArgs {
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
+
+/// The rate of the devices at the ends; `None`: no limit.
+type AccessRate = (Option<Rate>,);
+
+/// What a device does where nothing is said of it: a common server's network card.
+const ACCESS_RATE_BITS: u64 = 10_000_000_000;
 
 /// A path with processes at its ends, which end with it.
 struct Inhabited(TunPath);
@@ -97,11 +109,16 @@ pub struct Counters {
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<()> {
     let [forward, backward] = args.path.links()?;
+    let access_rate = match args.access_rate {
+        Some((rate,)) => rate,
+        None => default_access_rate([&forward, &backward]),
+    };
     let config = TunPathConfig {
         forward,
         backward,
         seed: args.path.seed,
         mtu: args.mtu,
+        access_rate,
         ..Default::default()
     };
     if let Some(path) = &args.counters {
@@ -138,6 +155,24 @@ pub fn run(args: &RunArgs) -> Result<()> {
         Ok(code) => Err(Passed(code).into()),
         Err(_) => Err(Passed(1).into()),
     }
+}
+
+fn access_rate(text: &str) -> Result<AccessRate, String> {
+    if text == "none" {
+        return Ok((None,));
+    }
+    text.parse().map(|rate| (Some(rate),)).map_err(|error: ParseError| error.to_string())
+}
+
+/// No slower than any of the links, so that it is never the bottleneck; none if a link has no limit.
+fn default_access_rate(links: [&LinkConfig; 2]) -> Option<Rate> {
+    let mut fastest = Rate::from_bits_per_second(ACCESS_RATE_BITS)?;
+    for link in links {
+        fastest = fastest.max(link.rate?);
+        let changes = link.rate_changes.changes().iter().map(|change| change.rate);
+        fastest = changes.fold(fastest, Rate::max);
+    }
+    Some(fastest)
 }
 
 fn set_parameter(path: &TunPath, text: &str) -> Result<()> {
@@ -178,7 +213,9 @@ fn start(path: &TunPath, words: &[OsString]) -> Result<Child> {
 fn with_addresses<'a>(command: &'a mut Command, path: &TunPath) -> &'a mut Command {
     command
         .env("FARHAUL_FAR", path.far_addr().to_string())
+        .env("FARHAUL_FAR6", path.far_addr_v6().to_string())
         .env("FARHAUL_NEAR", path.near_addr().to_string())
+        .env("FARHAUL_NEAR6", path.near_addr_v6().to_string())
 }
 
 impl<'a> Service<'a> {
