@@ -8,7 +8,7 @@ use farhaul_link::{LinkConfig, QueueConfig};
 
 use crate::cbr::{CbrSource, Counter, Phase};
 use crate::network::{LinkId, Network, NodeId};
-use crate::scenario::{FlowSpec, Protocol, Scenario};
+use crate::scenario::{FlowSpec, LinkSpec, Protocol, Scenario};
 use crate::simulation::{Agent, AgentId, Simulation};
 use crate::tcp::{TcpConfig, TcpSink, TcpSource, Workload};
 use crate::udt::{UdtAgent, ip};
@@ -30,19 +30,21 @@ pub(crate) fn receiver(flow: usize) -> AgentId {
 }
 
 impl Scenario {
+    /// What each link does, with its queue.
+    pub fn link_configs(&self) -> Vec<LinkConfig> {
+        let config = |(spec, round_trip): (&LinkSpec, Duration)| {
+            // Read before with another round trip, so that it can be read.
+            let queue = QueueConfig::parse(&spec.queue, round_trip).unwrap_or_default();
+            LinkConfig { queue, ..spec.config.clone() }
+        };
+        self.links.iter().zip(self.round_trips()).map(config).collect()
+    }
+
     /// A simulation at time zero.
     pub(crate) fn build(&self) -> Simulation {
         let mut seeds = Rng::new(self.seed);
-        let round_trips = self.round_trips();
-        let network = self.network(
-            |index| {
-                let spec = &self.links[index];
-                // Read before with another round trip, so that it can be read.
-                let queue = QueueConfig::parse(&spec.queue, round_trips[index]);
-                LinkConfig { queue: queue.unwrap_or_default(), ..spec.config.clone() }
-            },
-            || seeds.next_u64(),
-        );
+        let configs = self.link_configs();
+        let network = self.network(|index| configs[index].clone(), || seeds.next_u64());
         // What laws of a host share, a node's agents share.
         let groups: Vec<Groups> = self.nodes.iter().map(|_| Groups::default()).collect();
         let agents = (0..self.flows.len()).flat_map(|number| {

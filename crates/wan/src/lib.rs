@@ -24,6 +24,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod check;
 mod clock;
 mod relay;
 mod socket;

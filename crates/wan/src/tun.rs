@@ -12,6 +12,7 @@ mod arrivals;
 mod device;
 mod fabric;
 mod frame;
+mod leftovers;
 mod memory;
 mod namespace;
 mod netlink;
@@ -24,6 +25,7 @@ mod topology;
 
 pub use device::{Addresses, TunDevice};
 pub use frame::{BadFrame, Frame, Joined, Segment, Transport, VIRTIO_BYTES};
+pub use leftovers::{Leftover, MARK, leftovers, mark};
 pub use namespace::{Namespace, isolate};
 pub use network::{HostStats, MOST_HOSTS, NetworkConfig, NetworkStats, TunNetwork, addresses};
 pub use path::{TunPath, TunPathConfig, TunPathStats};

@@ -10,6 +10,11 @@ const LONGEST_SLEEP_NS: u64 = 50_000_000;
 const INPUT_EVERY_MAX_NS: u64 = 500_000;
 /// With input due more often than this it is better to wake when it comes.
 const INPUT_EVERY_MIN_NS: u64 = 100_000;
+/// Sleeps that are shorter than these end with different lateness: the longer a processor has slept, the longer it
+/// takes to wake.
+const LENGTHS_NS: [u64; 2] = [200_000, 2_000_000];
+/// With fewer packets in a tick each leaves when it is due.
+const BUSY_PACKETS: u64 = 3;
 /// Wakes that are later than this say more of the machine's other work than of its timers.
 const LATENESS_MAX_NS: u64 = 200_000;
 
@@ -24,11 +29,21 @@ pub(crate) struct Pace {
     tick_ns: u64,
     /// While input flows it is looked at after so long; `None`: whenever it comes.
     input_every_ns: Option<u64>,
-    /// How late the system ends sleeps, learnt; sleeps are made shorter by this.
-    lateness_ns: u64,
+    /// How late the system ends sleeps, learnt, by their lengths; sleeps are made shorter by this.
+    lateness_ns: [u64; LENGTHS_NS.len() + 1],
+    /// What leaves in a tick; `None`: releases are always a tick apart.
+    load: Option<Load>,
     last_release: Time,
     last_input: Time,
     last_look: Look,
+}
+
+/// Packets released in this tick and the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    began: Time,
+    now: u64,
+    before: u64,
 }
 
 /// What a look for input has shown, in ascending order of what is left to do.
@@ -58,7 +73,8 @@ impl Pace {
         Pace {
             tick_ns: nanos(tick),
             input_every_ns: (input_every_ns >= INPUT_EVERY_MIN_NS).then_some(input_every_ns),
-            lateness_ns: 0,
+            lateness_ns: [0; LENGTHS_NS.len() + 1],
+            load: None,
             last_release: Time::ZERO,
             last_input: Time::ZERO,
             last_look: Look::Nothing,
@@ -66,10 +82,11 @@ impl Pace {
     }
 
     /// For devices that stamp no arrivals: what comes is to be read soon. While a lot comes it is looked at once
-    /// a tick.
+    /// a tick; while little is [`released`](Pace::released) it is not held up for others to leave with it.
     pub(crate) fn without_stamps(tick: Duration) -> Self {
         let mut pace = Pace::new(tick, Duration::ZERO);
         pace.input_every_ns = Some(pace.tick_ns);
+        pace.load = Some(Load::default());
         pace
     }
 
@@ -77,7 +94,28 @@ impl Pace {
     /// which balances what the tick delays, and by as much as another sleep would miss.
     pub(crate) fn release(&mut self, now: Time) -> Time {
         self.last_release = now;
-        now.plus_nanos((self.tick_ns / 2).max(self.lateness_ns / 2))
+        now.plus_nanos((self.tick_ns / 2).max(self.lateness_ns[0] / 2))
+    }
+
+    /// So many packets have been released at `now`.
+    pub(crate) fn released(&mut self, now: Time, packets: u64) {
+        let Some(load) = &mut self.load else { return };
+        let passed = now.nanos_since(load.began);
+        if passed >= self.tick_ns {
+            let before = if passed < 2 * self.tick_ns { load.now } else { 0 };
+            *load = Load { began: now, now: 0, before };
+        }
+        load.now += packets;
+    }
+
+    /// Whether packets leave together.
+    fn is_busy(&self) -> bool {
+        self.load.is_none_or(|load| load.now.max(load.before) >= BUSY_PACKETS)
+    }
+
+    /// How late a sleep that has lasted for so long has probably ended.
+    pub(crate) fn lateness_ns(&self, length_ns: u64) -> u64 {
+        self.lateness_ns[length_class(length_ns)]
     }
 
     /// Whether to look for input without having been woken by it.
@@ -100,11 +138,14 @@ impl Pace {
         }
         let mut wake = now.plus_nanos(LONGEST_SLEEP_NS);
         if let Some(next) = next {
-            wake = wake.min(next.max(self.last_release.plus_nanos(self.tick_ns)));
+            let spaced =
+                self.last_release.plus_nanos(if self.is_busy() { self.tick_ns } else { 0 });
+            wake = wake.min(next.max(spaced));
         }
         let next_look = self.next_look();
         wake = next_look.map_or(wake, |next| wake.min(next));
-        let length = wake.nanos_since(now).saturating_sub(self.lateness_ns);
+        let length = wake.nanos_since(now);
+        let length = length.saturating_sub(self.lateness_ns(length));
         // At least some, to block: a sleep of nothing would make the loop a busy one.
         let length = Duration::from_nanos(length.max(1));
         Some(Sleep { length, for_input: next_look.is_none() })
@@ -123,8 +164,13 @@ impl Pace {
     pub(crate) fn slept(&mut self, length: Duration, began: Time, now: Time) {
         let late = now.nanos_since(began + length).min(LATENESS_MAX_NS);
         // A mean over about eight sleeps.
-        self.lateness_ns = (self.lateness_ns * 7 + late) / 8;
+        let mean = &mut self.lateness_ns[length_class(now.nanos_since(began))];
+        *mean = (*mean * 7 + late) / 8;
     }
+}
+
+fn length_class(length_ns: u64) -> usize {
+    LENGTHS_NS.iter().filter(|limit| length_ns >= **limit).count()
 }
 
 #[cfg(test)]
@@ -198,18 +244,39 @@ mod tests {
         let mut pace = pace();
         let now = Time::from_secs(1);
         for _ in 0..100 {
-            pace.slept(micros(100), now, now + micros(160));
+            pace.slept(micros(1_000), now, now + micros(1_060));
         }
         let length = pace.sleep(now, Some(now + micros(1_000))).unwrap().length;
         assert!((micros(940)..micros(941)).contains(&length), "{length:?}");
         for _ in 0..100 {
-            pace.slept(micros(100), now, now + Duration::from_secs(1));
+            pace.slept(micros(1_000), now, now + micros(1_999));
         }
         let length = pace.sleep(now, Some(now + micros(1_000))).unwrap().length;
         assert!((micros(800)..micros(801)).contains(&length), "{length:?}");
-        assert_eq!(
-            pace.sleep(now, Some(now + micros(10))).unwrap().length,
-            Duration::from_nanos(1)
-        );
+        // Of short sleeps nothing is known by that, and none is shorter than nothing.
+        assert_eq!(pace.sleep(now, Some(now + micros(100))).unwrap().length, micros(100));
+        (0..100).for_each(|_| pace.slept(micros(10), now, now + micros(160)));
+        let length = pace.sleep(now, Some(now + micros(60))).unwrap().length;
+        assert_eq!(length, Duration::from_nanos(1));
+    }
+
+    #[test]
+    fn few_packets_are_not_held_up_for_others() {
+        let mut pace = Pace::without_stamps(TICK);
+        let now = Time::from_secs(1);
+        let due = |pace: &Pace, now: Time| pace.sleep(now, Some(now + micros(5))).unwrap().length;
+        pace.release(now);
+        pace.released(now, 2);
+        assert_eq!(due(&pace, now), micros(5));
+        // With a third one in the same tick the next ones gather.
+        pace.released(now + micros(20), 1);
+        assert_eq!(due(&pace, now), TICK);
+        // So they do in the tick that follows, until one was quiet.
+        pace.release(now + micros(50));
+        pace.released(now + micros(50), 1);
+        assert_eq!(due(&pace, now + micros(50)), TICK);
+        pace.release(now + micros(500));
+        pace.released(now + micros(500), 1);
+        assert_eq!(due(&pace, now + micros(500)), micros(5));
     }
 }

@@ -54,7 +54,46 @@ impl DirectionStats {
     /// and no more than one datagram in a hundred left more than half a millisecond late.
     pub fn time_kept(&self) -> bool {
         let lost = self.overflowed + self.dropped_memory;
-        lost == 0 && self.timing.share_late() <= MAY_BE_LATE
+        lost == 0 && self.timing.keeps_time()
+    }
+
+    /// What has been counted since `earlier`, a former state of this. What is under way is that of now, and the
+    /// most that there was in a queue is that of all time.
+    pub fn since(&self, earlier: &DirectionStats) -> DirectionStats {
+        DirectionStats {
+            link: link_since(&self.link, &earlier.link),
+            received: self.received - earlier.received,
+            received_bytes: self.received_bytes - earlier.received_bytes,
+            sent: self.sent - earlier.sent,
+            sent_bytes: self.sent_bytes - earlier.sent_bytes,
+            dropped_memory: self.dropped_memory - earlier.dropped_memory,
+            dropped_stale: self.dropped_stale - earlier.dropped_stale,
+            dropped_send: self.dropped_send - earlier.dropped_send,
+            overflowed: self.overflowed - earlier.overflowed,
+            timing: self.timing.since(&earlier.timing),
+        }
+    }
+}
+
+/// What a link has counted since `earlier`, as [`DirectionStats::since`] has it.
+pub(crate) fn link_since(now: &LinkStats, earlier: &LinkStats) -> LinkStats {
+    let mut queue = now.queue;
+    queue.packet_nanos -= earlier.queue.packet_nanos;
+    LinkStats {
+        offered: now.offered - earlier.offered,
+        offered_bytes: now.offered_bytes - earlier.offered_bytes,
+        transmitted_bytes: now.transmitted_bytes - earlier.transmitted_bytes,
+        passed: now.passed - earlier.passed,
+        passed_bytes: now.passed_bytes - earlier.passed_bytes,
+        dropped_queue: now.dropped_queue - earlier.dropped_queue,
+        dropped_early: now.dropped_early - earlier.dropped_early,
+        dropped_loss: now.dropped_loss - earlier.dropped_loss,
+        dropped_blackout: now.dropped_blackout - earlier.dropped_blackout,
+        duplicated: now.duplicated - earlier.duplicated,
+        corrupted: now.corrupted - earlier.corrupted,
+        reordered: now.reordered - earlier.reordered,
+        queue,
+        ..*now
     }
 }
 
@@ -70,7 +109,17 @@ pub struct Timing {
     /// Those later than [`LATE`].
     late: u64,
     count: u64,
+    sizes: Sizes,
 }
+
+/// How many differences there were of each size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sizes([u64; SIZES]);
+
+/// Classes of size: up to 1 us, then four to each doubling, the last one from half a second on.
+const SIZES: usize = 1 + 4 * DOUBLINGS;
+const DOUBLINGS: usize = 19;
+const FIRST_BITS: u32 = 10;
 
 /// What leaves later than this has not kept its time.
 const LATE: Duration = Duration::from_micros(500);
@@ -98,6 +147,11 @@ impl Timing {
         if self.count == 0 { 0.0 } else { self.late as f64 / self.count as f64 }
     }
 
+    /// Whether no more than one in a hundred left more than half a millisecond late.
+    pub(crate) fn keeps_time(&self) -> bool {
+        self.share_late() <= MAY_BE_LATE
+    }
+
     /// Notes a datagram that was due at `due` and is sent at `now`.
     pub(crate) fn note(&mut self, due: Time, now: Time) {
         let (late, early) = (now.nanos_since(due), due.nanos_since(now));
@@ -106,6 +160,72 @@ impl Timing {
         self.max_late_ns = self.max_late_ns.max(late);
         self.late += u64::from(u128::from(late) > LATE.as_nanos());
         self.count += 1;
+        self.sizes.count(late + early);
+    }
+
+    /// The size that this share of the differences does not exceed, to a quarter of it: 0.99 for the 99th
+    /// percentile.
+    pub fn quantile(&self, share: f64) -> Duration {
+        let rank = (self.count as f64 * share).ceil() as u64;
+        let mut below = 0;
+        for (class, count) in self.sizes.0.iter().enumerate() {
+            below += count;
+            if below >= rank && below > 0 {
+                return Duration::from_nanos(Sizes::end_ns(class)).min(self.largest());
+            }
+        }
+        Duration::ZERO
+    }
+
+    /// An upper bound of the sizes.
+    fn largest(&self) -> Duration {
+        let class = self.sizes.0.iter().rposition(|count| *count > 0).unwrap_or(0);
+        Duration::from_nanos(Sizes::end_ns(class))
+    }
+
+    /// What has been noted since `earlier`, a former state of this. The latest of all is known to a quarter.
+    pub(crate) fn since(&self, earlier: &Timing) -> Timing {
+        let mut sizes = self.sizes;
+        for (count, before) in sizes.0.iter_mut().zip(earlier.sizes.0) {
+            *count = count.saturating_sub(before);
+        }
+        let mut since = Timing {
+            sum_ns: self.sum_ns - earlier.sum_ns,
+            sum_abs_ns: self.sum_abs_ns.saturating_sub(earlier.sum_abs_ns),
+            max_late_ns: 0,
+            late: self.late.saturating_sub(earlier.late),
+            count: self.count.saturating_sub(earlier.count),
+            sizes,
+        };
+        let largest = u64::try_from(since.largest().as_nanos()).unwrap_or(u64::MAX);
+        since.max_late_ns = if since.count == 0 { 0 } else { self.max_late_ns.min(largest) };
+        since
+    }
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Sizes([0; SIZES])
+    }
+}
+
+impl Sizes {
+    fn count(&mut self, ns: u64) {
+        let class = match ns.checked_ilog2() {
+            Some(bits) if bits >= FIRST_BITS => {
+                let quarter = (ns >> (bits - 2)) & 3;
+                1 + 4 * (bits - FIRST_BITS) as usize + quarter as usize
+            }
+            _ => 0,
+        };
+        self.0[class.min(SIZES - 1)] += 1;
+    }
+
+    /// Where a class ends, in nanoseconds.
+    fn end_ns(class: usize) -> u64 {
+        let Some(above) = class.checked_sub(1) else { return 1 << FIRST_BITS };
+        let (doubling, quarter) = (above / 4, above as u64 % 4);
+        ((5 + quarter) << (FIRST_BITS as usize + doubling)) / 4
     }
 }
 
@@ -125,6 +245,37 @@ mod tests {
         assert_eq!(timing.share_late(), 0.0);
         timing.note(Time::ZERO, Time::from_micros(501));
         assert!((timing.share_late() - 1.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn quantiles_are_exact_to_a_quarter() {
+        let mut timing = Timing::default();
+        assert_eq!(timing.quantile(0.99), Duration::ZERO);
+        (1..=1_000).for_each(|us| timing.note(Time::ZERO, Time::from_micros(us)));
+        for (share, us) in [(0.5, 500.0), (0.99, 990.0), (1.0, 1_000.0)] {
+            let found = timing.quantile(share).as_secs_f64() * 1e6;
+            assert!((us..us * 1.25).contains(&found), "{share}: {found}");
+        }
+        timing.note(Time::ZERO, Time::from_secs(3_600));
+        assert!(timing.quantile(1.0) >= Duration::from_millis(500));
+    }
+
+    #[test]
+    fn what_was_counted_in_between_is_a_difference() {
+        let mut stats = DirectionStats { received: 5, ..DirectionStats::default() };
+        stats.timing.note(Time::ZERO, Time::from_millis(20));
+        let earlier = stats;
+        stats.received = 7;
+        stats.link.offered = 2;
+        stats.link.queue.packet_nanos = 3_000;
+        stats.timing.note(Time::ZERO, Time::from_micros(100));
+        let between = stats.since(&earlier);
+        assert_eq!((between.received, between.link.mean_wait().as_nanos()), (2, 1_500));
+        assert_eq!(between.timing.mean_error(), Duration::from_micros(100));
+        assert!(between.time_kept() && !stats.time_kept());
+        let latest = between.timing.max_late();
+        assert!(latest >= Duration::from_micros(100) && latest < Duration::from_micros(125));
+        assert_eq!(stats.since(&stats).timing, Timing::default());
     }
 
     #[test]

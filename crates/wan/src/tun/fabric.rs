@@ -242,8 +242,9 @@ impl Fabric {
 
     /// Hands on what is due. Whether a host has received anything.
     fn release(&mut self) -> bool {
-        let until = self.pace.release(self.clock.now());
-        let mut any = false;
+        let now = self.clock.now();
+        let until = self.pace.release(now);
+        let mut arrived_now = 0;
         while let Some((index, at)) = self.next_hop().filter(|(_, at)| *at <= until) {
             let hop = &mut self.hops[index];
             let arrived = hop.link.poll(at);
@@ -258,7 +259,7 @@ impl Fabric {
                 Some(Next::Host(host)) => {
                     let port = &mut self.ports[host];
                     port.outbox.push(at, traveller.segment, &self.clock, &mut port.stats);
-                    any = true;
+                    arrived_now += 1;
                 }
                 // No way from here, though there was one from the host: cannot be.
                 None => {}
@@ -267,7 +268,8 @@ impl Fabric {
         for port in &mut self.ports {
             port.outbox.flush(&self.clock, &mut port.stats);
         }
-        any
+        self.pace.released(now, arrived_now);
+        arrived_now > 0
     }
 
     /// The link that something leaves first, and when.
@@ -302,9 +304,12 @@ impl Fabric {
         if !has_input {
             self.pace.slept(sleep.length, began, now);
         }
-        let slept = now.nanos_since(began) >= SLEPT_NS;
-        let waited = if has_input && slept { self.run_delay.since_last() } else { 0 };
-        let waited = waited.min(now.nanos_since(began));
+        let asleep = now.nanos_since(began);
+        let slept = asleep >= SLEPT_NS;
+        // A packet wakes the thread as late as a clock does, or later if the processor is in use.
+        let late = self.pace.lateness_ns(asleep);
+        let waited = if has_input && slept { self.run_delay.since_last().max(late) } else { 0 };
+        let waited = waited.min(asleep);
         for (index, port) in self.ports.iter_mut().enumerate() {
             ready[index] = self.poller.is_ready(index);
             if !ready[index] {

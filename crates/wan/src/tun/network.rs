@@ -12,7 +12,7 @@ use farhaul_link::LinkStats;
 use super::device::Addresses;
 use super::fabric::Fabric;
 use super::{Namespace, Topology, TunDevice, sys};
-use crate::relay::Timing;
+use crate::relay::{Timing, link_since};
 
 /// Hosts that a network may have: their numbers are the last byte of an address.
 pub const MOST_HOSTS: usize = 250;
@@ -151,7 +151,47 @@ impl Drop for TunNetwork {
     }
 }
 
+impl HostStats {
+    /// Whether what was emulated is the network that was asked for: nothing that the host has sent was lost for want
+    /// of a processor or memory, and no more than one packet in a hundred reached it more than half a
+    /// millisecond late.
+    pub fn time_kept(&self) -> bool {
+        self.overflowed + self.dropped_memory == 0 && self.timing.keeps_time()
+    }
+
+    /// What has been counted since `earlier`, a former state of this.
+    fn since(&self, earlier: &HostStats) -> HostStats {
+        HostStats {
+            received: self.received - earlier.received,
+            received_bytes: self.received_bytes - earlier.received_bytes,
+            sent: self.sent - earlier.sent,
+            sent_bytes: self.sent_bytes - earlier.sent_bytes,
+            dropped_memory: self.dropped_memory - earlier.dropped_memory,
+            dropped_send: self.dropped_send - earlier.dropped_send,
+            overflowed: self.overflowed - earlier.overflowed,
+            unroutable: self.unroutable - earlier.unroutable,
+            timing: self.timing.since(&earlier.timing),
+        }
+    }
+}
+
 impl NetworkStats {
+    /// What has been counted since `earlier`, a former state of the same network. What is under way is that of
+    /// now, and the most that there was in a queue is that of all time.
+    pub fn since(&self, earlier: &NetworkStats) -> NetworkStats {
+        let links = self.links.iter().zip(&earlier.links);
+        let hosts = self.hosts.iter().zip(&earlier.hosts);
+        NetworkStats {
+            links: links.map(|(now, earlier)| link_since(now, earlier)).collect(),
+            hosts: hosts.map(|(now, earlier)| now.since(earlier)).collect(),
+        }
+    }
+
+    /// Whether the network was as asked for all its hosts.
+    pub fn time_kept(&self) -> bool {
+        self.hosts.iter().all(HostStats::time_kept)
+    }
+
     fn empty(topology: &Topology) -> Self {
         NetworkStats {
             links: vec![LinkStats::default(); topology.links.len()],
@@ -180,7 +220,22 @@ pub(super) fn host_number(address: IpAddr) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use farhaul_base::Time;
+
     use super::*;
+
+    #[test]
+    fn a_stall_shows_in_its_second_and_in_its_host() {
+        let host = HostStats { received: 100, ..HostStats::default() };
+        let first = NetworkStats { links: vec![LinkStats::default()], hosts: vec![host; 2] };
+        let mut second = first.clone();
+        second.hosts[1].received += 50;
+        second.hosts[1].timing.note(Time::ZERO, Time::from_millis(3));
+        let between = second.since(&first);
+        assert_eq!((between.hosts[0].received, between.hosts[1].received), (0, 50));
+        assert!(between.hosts[0].time_kept() && !between.time_kept());
+        assert!(first.time_kept() && second.since(&second).time_kept());
+    }
 
     #[test]
     fn hosts_are_found_by_their_addresses() {

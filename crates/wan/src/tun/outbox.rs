@@ -66,14 +66,11 @@ impl Outbox {
         }
     }
 
-    /// Writes all that is left. Whether that was anything.
-    pub(super) fn flush(&mut self, clock: &Clock, stats: &mut HostStats) -> bool {
-        let open = std::mem::take(&mut self.open);
-        let any = !open.is_empty();
-        for parcel in open {
+    /// Writes all that is left.
+    pub(super) fn flush(&mut self, clock: &Clock, stats: &mut HostStats) {
+        for parcel in std::mem::take(&mut self.open) {
             self.write(parcel, clock, stats);
         }
-        any
     }
 
     fn write(&mut self, parcel: Parcel, clock: &Clock, stats: &mut HostStats) {

@@ -69,20 +69,28 @@ impl Default for TunPathConfig {
     }
 }
 
+impl TunPathConfig {
+    /// The path as a network: of two hosts, the near one first, and two links, forward first.
+    pub fn into_network(self) -> (Topology, NetworkConfig) {
+        let TunPathConfig { forward, backward, access_rate, seed, mtu, tick, max_held_bytes } =
+            self;
+        let links = vec![
+            TopologyLink { from: NEAR, to: FAR, config: forward },
+            TopologyLink { from: FAR, to: NEAR, config: backward },
+        ];
+        let topology = Topology { nodes: 2, hosts: vec![NEAR, FAR], links, access_rate };
+        (topology, NetworkConfig { seed, mtu, tick, max_held_bytes })
+    }
+}
+
 impl TunPath {
     /// Makes both namespaces and starts to carry packets.
     ///
     /// # Errors
     /// If namespaces or TUN devices are not permitted here; the text says which.
     pub fn open(config: TunPathConfig) -> io::Result<TunPath> {
-        let TunPathConfig { forward, backward, access_rate, seed, mtu, tick, max_held_bytes } =
-            config;
-        let links = vec![
-            TopologyLink { from: NEAR, to: FAR, config: forward },
-            TopologyLink { from: FAR, to: NEAR, config: backward },
-        ];
-        let topology = Topology { nodes: 2, hosts: vec![NEAR, FAR], links, access_rate };
-        TunNetwork::open(&topology, &NetworkConfig { seed, mtu, tick, max_held_bytes }).map(TunPath)
+        let (topology, config) = config.into_network();
+        TunNetwork::open(&topology, &config).map(TunPath)
     }
 
     /// Where forward packets come from.
@@ -129,6 +137,7 @@ impl TunPath {
     }
 }
 
+/// Of a network that [`TunPathConfig::into_network`] describes.
 impl From<&NetworkStats> for TunPathStats {
     fn from(stats: &NetworkStats) -> Self {
         let direction = |link: usize, from: usize, to: usize| {

@@ -1,6 +1,6 @@
 //! Who lives in a namespace, and how they leave it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
@@ -20,16 +20,7 @@ impl Namespace {
     /// # Errors
     /// If `/proc` cannot be read.
     pub fn processes(&self) -> io::Result<Vec<i32>> {
-        let own = File::from(self.file.try_clone()?).metadata()?;
-        let entries = fs::read_dir("/proc").map_err(|e| context("/proc", &e))?;
-        let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        Ok(ids
-            .filter(|id: &i32| {
-                // Of other users' processes, and of those that have ended, it is not told.
-                fs::metadata(format!("/proc/{id}/ns/net"))
-                    .is_ok_and(|network| (network.dev(), network.ino()) == (own.dev(), own.ino()))
-            })
-            .collect())
+        inhabitants(self.number()?)
     }
 
     /// Asks all processes in this namespace to end (SIGTERM), and kills those that have not after
@@ -38,24 +29,64 @@ impl Namespace {
     /// # Errors
     /// If `/proc` cannot be read, or a process is there even then.
     pub fn end_processes(&self, patience: Duration) -> io::Result<()> {
-        for id in self.processes()? {
-            sys::signal(id, libc::SIGTERM);
-        }
-        let asked = Instant::now();
-        loop {
-            let left = self.processes()?;
-            let Some(first) = left.first() else { return Ok(()) };
-            if asked.elapsed() >= patience {
-                // Again and again: they may have started others meanwhile.
-                for &id in &left {
-                    sys::signal(id, libc::SIGKILL);
-                }
+        end_inhabitants(self.number()?, patience)
+    }
+
+    /// By which the kernel knows it.
+    pub(super) fn number(&self) -> io::Result<Number> {
+        Ok(Number::of(&File::from(self.file.try_clone()?).metadata()?))
+    }
+}
+
+/// A namespace's number, and the file system that has given it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Number {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+impl Number {
+    /// That of the namespace of `kind` (`net`, `pid`) in which a process is. None of other users' processes, and of
+    /// those that have ended.
+    pub(super) fn of_process(id: i32, kind: &str) -> Option<Number> {
+        fs::metadata(format!("/proc/{id}/ns/{kind}")).ok().map(|file| Number::of(&file))
+    }
+
+    fn of(file: &Metadata) -> Number {
+        Number { device: file.dev(), inode: file.ino() }
+    }
+}
+
+/// The processes of this machine.
+pub(super) fn all() -> io::Result<impl Iterator<Item = i32>> {
+    let entries = fs::read_dir("/proc").map_err(|e| context("/proc", &e))?;
+    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
+}
+
+/// Those in a network namespace.
+pub(super) fn inhabitants(namespace: Number) -> io::Result<Vec<i32>> {
+    Ok(all()?.filter(|id| Number::of_process(*id, "net") == Some(namespace)).collect())
+}
+
+/// Ends those in a network namespace, as [`Namespace::end_processes`] does.
+pub(super) fn end_inhabitants(namespace: Number, patience: Duration) -> io::Result<()> {
+    for id in inhabitants(namespace)? {
+        sys::signal(id, libc::SIGTERM);
+    }
+    let asked = Instant::now();
+    loop {
+        let left = inhabitants(namespace)?;
+        let Some(first) = left.first() else { return Ok(()) };
+        if asked.elapsed() >= patience {
+            // Again and again: they may have started others meanwhile.
+            for &id in &left {
+                sys::signal(id, libc::SIGKILL);
             }
-            if asked.elapsed() >= patience + KILLED_WITHIN {
-                return Err(io::Error::other(format!("process {first} does not end")));
-            }
-            thread::sleep(LOOK_EVERY);
         }
+        if asked.elapsed() >= patience + KILLED_WITHIN {
+            return Err(io::Error::other(format!("process {first} does not end")));
+        }
+        thread::sleep(LOOK_EVERY);
     }
 }
 

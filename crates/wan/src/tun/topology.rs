@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use farhaul_link::{LinkConfig, Rate};
 
-/// A network to emulate. Nodes are numbered from zero; what is no host is a router, which forwards in no time.
+/// A network to emulate. Nodes are numbered from zero, and each forwards in no time; where there is a host, it is
+/// attached to the node.
 #[derive(Clone, Debug)]
 pub struct Topology {
     /// How many nodes there are.
     pub nodes: usize,
-    /// Which of them are hosts, each a namespace of its own. The first has the addresses 10.77.0.1 and fd77::1,
+    /// Which of them have a host, each a namespace of its own. The first has the addresses 10.77.0.1 and fd77::1,
     /// the second 10.77.0.2 and fd77::2, and so on.
     pub hosts: Vec<usize>,
     /// The links, each in one direction.
@@ -50,15 +51,14 @@ impl Topology {
         routes
     }
 
-    /// Dijkstra's algorithm from the destination backwards. Hosts forward nothing.
+    /// Dijkstra's algorithm from the destination backwards.
     fn towards(&self, to: usize, into: &[Vec<usize>]) -> Vec<Option<usize>> {
         let mut next = vec![None; self.nodes];
         let mut best: Vec<Option<(Duration, u32)>> = vec![None; self.nodes];
         best[to] = Some((Duration::ZERO, 0));
         let mut open = BinaryHeap::from([Reverse((Duration::ZERO, 0, to))]);
         while let Some(Reverse((delay, links, node))) = open.pop() {
-            let stale = best[node] != Some((delay, links));
-            if stale || (node != to && self.hosts.contains(&node)) {
+            if best[node] != Some((delay, links)) {
                 continue;
             }
             for &number in &into[node] {
@@ -96,11 +96,10 @@ mod tests {
     }
 
     #[test]
-    fn hosts_do_not_forward() {
+    fn a_node_with_a_host_forwards_too() {
         let links = vec![link(0, 1, 1), link(1, 2, 1), link(0, 2, 9)];
-        let all_hosts = Topology { nodes: 3, hosts: vec![0, 1, 2], links, access_rate: None };
-        assert_eq!(all_hosts.routes()[0][2], Some(2));
-        let with_router = Topology { hosts: vec![0, 2], ..all_hosts };
-        assert_eq!(with_router.routes()[0][1], Some(0));
+        let topology = Topology { nodes: 3, hosts: vec![0, 1, 2], links, access_rate: None };
+        assert_eq!(topology.routes()[0][2], Some(0));
+        assert_eq!(topology.routes()[1][2], Some(1));
     }
 }
