@@ -142,7 +142,7 @@ fn jobs(text: &str) -> Result<usize, String> {
 const MOST_TEXT: u64 = 16 << 20;
 
 /// The text of a scenario file.
-fn read_scenario(path: &Path) -> Result<String, String> {
+pub fn read_scenario(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let file = File::open(path).map_err(|error| error.to_string())?;
     file.take(MOST_TEXT + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
@@ -152,7 +152,7 @@ fn read_scenario(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-fn assignment(text: &str) -> Result<(String, String), String> {
+pub fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

@@ -1,8 +1,14 @@
 //! `farhaul wan`: a path of a given rate, delay, queue and loss, made of real packets. `relay` passes
-//! datagrams on, `run` joins two namespaces.
+//! datagrams on, `run` joins namespaces, `check` measures how well this machine does that, `clean` removes what
+//! a killed `run` has left.
 
+mod check;
+mod clean;
+mod counters;
 mod ports;
 mod run;
+mod site;
+mod topology;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,12 +22,11 @@ use farhaul_link::{
     Blackout, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, RateChanges, Reorder,
 };
 use farhaul_wan::{
-    DirectionStats, Forged, InjectConfig, MAX_FORGED_PER_SECOND, PeerPort, Relay, RelayConfig,
-    RelayStats,
+    Forged, InjectConfig, MAX_FORGED_PER_SECOND, PeerPort, Relay, RelayConfig, RelayStats,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-pub use self::run::Counters;
+pub use self::counters::{Counters, Direction};
 use crate::exit::Usage;
 use crate::transport::{check_peer, resolve};
 use crate::{interrupt, output, units};
@@ -31,6 +36,8 @@ use crate::{interrupt, output, units};
 pub enum WanCommand {
     Relay(Box<RelayArgs>),
     Run(Box<run::RunArgs>),
+    Check(check::CheckArgs),
+    Clean(clean::CleanArgs),
 }
 
 /// Pass UDP datagrams on as a long, narrow or lossy path would.
@@ -184,6 +191,8 @@ pub fn run(command: &WanCommand) -> Result<()> {
     match command {
         WanCommand::Relay(args) => relay(args),
         WanCommand::Run(args) => run::run(args),
+        WanCommand::Check(args) => check::run(args),
+        WanCommand::Clean(args) => clean::run(args),
     }
 }
 
@@ -279,28 +288,6 @@ struct RelayReport {
     forged: Option<BTreeMap<&'static str, u64>>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Direction {
-    pub received: u64,
-    sent: u64,
-    sent_bytes: u64,
-    dropped_queue: u64,
-    dropped_early: u64,
-    dropped_loss: u64,
-    dropped_blackout: u64,
-    duplicated: u64,
-    corrupted: u64,
-    reordered: u64,
-    overflowed: u64,
-    queue_packets_max: u64,
-    /// Mean time of a packet in the queue, its own transmission included.
-    pub queue_mean_ms: f64,
-    mean_lateness_us: f64,
-    max_lateness_us: f64,
-    /// Whether the path was as asked: see [`DirectionStats::time_kept`].
-    pub time_kept: bool,
-}
-
 impl From<&RelayStats> for RelayReport {
     fn from(stats: &RelayStats) -> Self {
         RelayReport {
@@ -309,29 +296,6 @@ impl From<&RelayStats> for RelayReport {
             clients: stats.clients,
             refused: stats.refused,
             forged: None,
-        }
-    }
-}
-
-impl From<&DirectionStats> for Direction {
-    fn from(stats: &DirectionStats) -> Self {
-        Direction {
-            received: stats.received,
-            sent: stats.sent,
-            sent_bytes: stats.sent_bytes,
-            dropped_queue: stats.link.dropped_queue,
-            dropped_early: stats.link.dropped_early,
-            dropped_loss: stats.link.dropped_loss,
-            dropped_blackout: stats.link.dropped_blackout,
-            duplicated: stats.link.duplicated,
-            corrupted: stats.link.corrupted,
-            reordered: stats.link.reordered,
-            overflowed: stats.overflowed,
-            queue_packets_max: stats.link.queue.packets_max,
-            queue_mean_ms: stats.link.mean_wait().as_secs_f64() * 1e3,
-            mean_lateness_us: stats.timing.bias_us(),
-            max_lateness_us: stats.timing.max_late().as_secs_f64() * 1e6,
-            time_kept: stats.time_kept(),
         }
     }
 }

@@ -68,6 +68,8 @@ fn an_end() {
     match std::env::var(ROLE).as_deref() {
         Ok("near") => near(),
         Ok("far") => far(),
+        Ok("stream") => stream(),
+        Ok("trip") => trip(),
         _ => {}
     }
 }
@@ -75,7 +77,7 @@ fn an_end() {
 fn far() {
     let address = (std::env::var("FARHAUL_FAR").expect("the own address"), PORT);
     // One of the two is waited for, and TCP is the first to be used.
-    let tcp = TcpListener::bind(&address).expect("a port");
+    let tcp = TcpListener::bind(("::", PORT)).expect("a port");
     let udp = UdpSocket::bind(&address).expect("a port");
     thread::spawn(move || {
         let mut buffer = [0; 2048];
@@ -120,6 +122,25 @@ fn near() {
     assert_eq!((&buffer[..length], from.port()), (&b"echo"[..], PORT));
     assert!(began.elapsed() >= round_trip, "{:?}", began.elapsed());
     println!("the near end is done");
+}
+
+/// A megabyte over IPv6.
+fn stream() {
+    let address = (std::env::var("FARHAUL_FAR6").expect("the far address"), PORT);
+    let mut stream = TcpStream::connect(&address).expect("a TCP connection");
+    stream.write_all(&vec![7; 1_000_000]).expect("data is taken");
+    stream.shutdown(std::net::Shutdown::Write).expect("an end");
+    let mut answer = [0; 8];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(u64::from_be_bytes(answer), 1_000_000);
+}
+
+/// From b to c of the dumbbell: 15 ms each way.
+fn trip() {
+    let address = (std::env::var("FARHAUL_FAR").expect("the far address"), PORT);
+    let began = Instant::now();
+    TcpStream::connect(&address).expect("a TCP connection");
+    assert!(began.elapsed() >= Duration::from_millis(30), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -219,4 +240,140 @@ fn a_service_that_does_not_come_is_told() {
     assert!(ended.lines.is_empty(), "{ended:#?}");
     let told = |line: &String| line.contains("port 5000") && line.contains("exit status: 9");
     assert!(ended.errors.iter().any(told), "{ended:#?}");
+}
+
+/// One of a document's counters.
+fn counter(text: &str, path: &str) -> u64 {
+    let document: serde_json::Value = serde_json::from_str(text).expect("JSON");
+    document
+        .pointer(path)
+        .and_then(serde_json::Value::as_u64)
+        .unwrap_or_else(|| panic!("{path}: {text}"))
+}
+
+#[test]
+fn each_packet_of_a_super_packet_is_counted() {
+    path_or_skip!();
+    let test = std::env::current_exe().expect("this program");
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let file = dir.path().join("counters.json");
+    let far = format!("{ROLE}=far exec '{}' --exact an_end --nocapture", test.display());
+    let near = format!("{ROLE}=stream exec '{}' --exact an_end --nocapture", test.display());
+    let (port, file_name) = (PORT.to_string(), file.display().to_string());
+    let path = ["--far", &far, "--far-port", &port, "--counters", &file_name];
+    let ended = shell(&path, &near);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    // A megabyte over IPv6 in packets of at most 1,440 bytes.
+    let text = std::fs::read_to_string(&file).expect("the counters");
+    assert!(counter(&text, "/forward/received") >= 1_000_000 / 1_440, "{text}");
+}
+
+#[test]
+fn what_is_counted_in_the_course_of_time_is_lines() {
+    path_or_skip!();
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let file = dir.path().join("log.jsonl").display().to_string();
+    let ended = shell(&["--counters-log", &file, "--counters-interval", "50ms"], "sleep 0.4");
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let text = std::fs::read_to_string(&file).expect("the log");
+    assert!(text.lines().count() >= 2, "{text}");
+    for line in text.lines() {
+        assert_eq!(counter(line, "/forward/received"), 0, "{line}");
+    }
+    let ended = wan_run(["--counters-interval", "1ms", "--", "true"]).finish();
+    assert_eq!(ended.code, Some(2), "{ended:#?}");
+}
+
+const DUMBBELL: &str = r#"
+duration = "1s"
+[[link]]
+from = "a"
+to = "r1"
+delay = "1ms"
+[[link]]
+from = "b"
+to = "r1"
+delay = "10ms"
+[[link]]
+name = "middle"
+from = "r1"
+to = "r2"
+rate = "50M"
+delay = "5ms"
+[[link]]
+from = "r2"
+to = "c"
+[[flow]]
+from = "a"
+to = "c"
+[[flow]]
+from = "b"
+to = "c"
+"#;
+
+#[test]
+fn hosts_of_a_scenario_meet_over_its_links() {
+    path_or_skip!();
+    let test = std::env::current_exe().expect("this program");
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(at("dumbbell.toml"), DUMBBELL).expect("a scenario");
+    let far = format!(
+        "{ROLE}=far FARHAUL_FAR=$FARHAUL_AT_C exec '{}' --exact an_end --nocapture",
+        test.display()
+    );
+    let port = PORT.to_string();
+    let (scenario, counters) = (at("dumbbell.toml"), at("counters.json"));
+    let path = ["--topology", &scenario, "--at", "c", &far, "--at-port", "c", &port];
+    let counted = ["--counters", &counters, "--on", "b"];
+    let near = format!(
+        "test $FARHAUL_NODE = b && {ROLE}=trip FARHAUL_FAR=$FARHAUL_AT_C exec '{}' --exact an_end --nocapture",
+        test.display()
+    );
+    let ended = shell(&[&path[..], &counted].concat(), &near);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let text = std::fs::read_to_string(&counters).expect("the counters");
+    assert!(counter(&text, "/links/middle/passed") > 0, "{text}");
+    assert!(counter(&text, "/hosts/b/sent") > 0, "{text}");
+    assert_eq!(counter(&text, "/hosts/a/received"), 0, "{text}");
+}
+
+#[test]
+fn bad_networks_are_told() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let file = dir.path().join("dumbbell.toml").display().to_string();
+    std::fs::write(&file, DUMBBELL).expect("a scenario");
+    for args in [
+        &["--topology", "/there/is/no/such/file", "--", "true"][..],
+        &["--topology", &file, "--rate", "1M", "--", "true"],
+        &["--topology", &file, "--on", "d", "--", "true"],
+        &["--topology", &file, "--set", "x=1", "--", "true"],
+        &["--set", "x=1", "--", "true"],
+    ] {
+        assert_eq!(wan_run(args).finish().code, Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_ended_and_nothing_else() {
+    path_or_skip!();
+    let clean = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+        command.args(["wan", "clean"]);
+        Process::with_lines(command, "farhaul wan clean".into(), LIMIT).finish()
+    };
+    let start = || wan_run(["--", "sh", "-c", "echo near $$; exec sleep 1000"]);
+    let (killed, at_work) = (start(), start());
+    let id = |run: &Process| {
+        let line = run.wait_line("near ");
+        line.split_once(' ').expect("a name and a number").1.to_owned()
+    };
+    let (left, kept) = (id(&killed), id(&at_work));
+    drop(killed);
+    let ended = clean();
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert!(ended.lines.iter().any(|line| line.contains(&left)), "{ended:#?}");
+    assert!(!lives(&left) && lives(&kept), "{ended:#?}");
+    at_work.interrupt();
+    assert_eq!(at_work.finish().code, Some(130));
 }

@@ -1,56 +1,43 @@
-//! `farhaul wan run`: a command at one end of a path of real IP packets, services at the other.
+//! `farhaul wan run`: a command at one host of an emulated network of real IP packets, services at others.
 //!
-//! The path lies between two network namespaces. What is in them when the command ends is ended too,
-//! and with it the namespaces go.
+//! Each host is a network namespace. What is in them when the command ends is ended too, and with it the
+//! namespaces go.
 
 use std::ffi::OsString;
-use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use farhaul_link::{LinkConfig, ParseError, Rate};
-use farhaul_wan::tun::{TunPath, TunPathConfig, TunPathStats, isolate};
-use serde::{Deserialize, Serialize};
+use farhaul_wan::tun::{NetworkConfig, Topology, TunNetwork, TunPathConfig, isolate};
 
-use super::ports::listens;
-use super::{Direction, WholePathArgs};
-use crate::exit::{Failed, Passed, Usage, interrupted};
-use crate::interrupt::{self, Stop};
-use crate::{files, output};
+use super::counters::{Names, Series, why_not_kept};
+use super::site::{Site, no_path, wait};
+use super::{WholePathArgs, topology};
+use crate::exit::{Passed, Usage};
+use crate::{files, interrupt, output, sim, units};
 
-/// As `env`, `nice` and `timeout` have it: what is wrong is not the command.
-const NO_PATH: u8 = 125;
-const CANNOT_RUN: u8 = 126;
-const NOT_FOUND: u8 = 127;
-/// How often it is looked whether the user has interrupted, or a service has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long who is asked to end may take.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How long services may take until they listen.
-const LISTENS_WITHIN: Duration = Duration::from_secs(30);
-
-/// Run a command at one end of an emulated path that carries all IP packets, UDP and TCP alike.
+/// Run a command at one end of an emulated path that carries all IP packets, UDP and TCP alike, or at a host of
+/// an emulated network.
 ///
 /// The path lies between two network namespaces, a near and a far one, which reach each other over
 /// it and nothing else. COMMAND runs in the near one. The far one is at 10.77.0.2 and fd77::2, the near one at
 /// 10.77.0.1 and fd77::1; all commands find these addresses in FARHAUL_FAR and FARHAUL_FAR6, FARHAUL_NEAR and
 /// FARHAUL_NEAR6. Below an MTU of 1280 bytes there is no IPv6.
 ///
+/// With --topology the nodes and links are those of a scenario file, as `sim run` reads it, and hosts are the nodes
+/// where its flows begin and end, and those that --at and --on name. Commands find the address of the host x in
+/// FARHAUL_AT_X and FARHAUL_AT_X6, their own host's name in FARHAUL_NODE.
+///
 /// Needs /dev/net/tun, and root or a system that lets users make namespaces, where COMMAND then
 /// appears to run as root.
 ///
 /// When COMMAND ends, or at Ctrl-C, everything that still runs in the namespaces is ended, and they
-/// go away. The exit code is COMMAND's, 128+N if signal N has ended it; 130 if interrupted; 2 for bad
-/// usage; 125 if the path or the far side's services cannot be had; 126 if COMMAND cannot be run; 127
-/// if it is not found.
+/// go away. If the emulator is killed, `wan clean` ends what it leaves. The exit code is COMMAND's, 128+N if signal N
+/// has ended it; 130 if interrupted; 2 for bad usage; 125 if the network or its services cannot be had; 126 if
+/// COMMAND cannot be run; 127 if it is not found.
 #[derive(Args, Debug)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -63,20 +50,46 @@ pub struct RunArgs {
     /// once: RATE, or none [default: 10G, or --rate where that is more; none without --rate]
     #[arg(long, value_name = "RATE", value_parser = access_rate)]
     access_rate: Option<AccessRate>,
-    /// Set a parameter of the kernel in both namespaces: net.ipv4.tcp_congestion_control=bbr; may be
+    /// Set a parameter of the kernel in all namespaces: net.ipv4.tcp_congestion_control=bbr; may be
     /// given several times
     #[arg(long, value_name = "NAME=VALUE")]
     sysctl: Vec<String>,
     /// Start this in the far namespace before, by sh, and end it after; may be given several times
     #[arg(long, value_name = "COMMAND", help_heading = "The far side")]
     far: Vec<OsString>,
-    /// Wait until somebody in the far namespace listens at this port, UDP or TCP
+    /// Wait until something in the far namespace listens at this port, UDP or TCP
     #[arg(long, value_name = "PORT", help_heading = "The far side",
           value_parser = clap::value_parser!(u16).range(1..))]
     far_port: Vec<u16>,
-    /// Write what the path has counted, as JSON
+    /// Make the nodes and links of this scenario file instead of a path
+    #[arg(long, value_name = "FILE", help_heading = "A network", conflicts_with_all = [
+        "rate", "back_rate", "rate_changes", "delay", "queue", "loss", "back_loss", "jitter", "reorder", "duplicate",
+        "corrupt", "blackout", "far", "far_port",
+    ])]
+    topology: Option<PathBuf>,
+    /// The value of one of the scenario's variables
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "A network", requires = "topology",
+          value_parser = sim::assignment)]
+    set: Vec<(String, String)>,
+    /// Start this at a node before COMMAND, by sh, and end it after; may be given several times
+    #[arg(long, num_args = 2, value_names = ["NODE", "COMMAND"], help_heading = "A network")]
+    at: Vec<OsString>,
+    /// Wait until something at a node listens at this port, UDP or TCP
+    #[arg(long, num_args = 2, value_names = ["NODE", "PORT"], help_heading = "A network")]
+    at_port: Vec<String>,
+    /// The node where COMMAND runs [default: the first one with a host]
+    #[arg(long, value_name = "NODE", help_heading = "A network")]
+    on: Option<String>,
+    /// Write what the network has counted, as JSON
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     counters: Option<PathBuf>,
+    /// Write what it has counted in each interval as one line of JSON, as it goes
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    counters_log: Option<PathBuf>,
+    /// How long these intervals are
+    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "1s",
+          help_heading = "Output")]
+    counters_interval: Duration,
     /// What to run, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -88,73 +101,93 @@ type AccessRate = (Option<Rate>,);
 /// What a device does where nothing is said of it: a common server's network card.
 const ACCESS_RATE_BITS: u64 = 10_000_000_000;
 
-/// A path with processes at its ends, which end with it.
-struct Inhabited(TunPath);
-
-/// What was started in the far namespace.
-struct Service<'a> {
-    text: &'a OsString,
-    child: Child,
-    /// Whether it was told that it has ended.
-    told: bool,
-}
-
-/// What a path has counted.
-#[derive(Serialize, Deserialize)]
-pub struct Counters {
-    pub forward: Direction,
-    pub backward: Direction,
-}
+/// A shorter interval has too few packets to say anything.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<()> {
-    let [forward, backward] = args.path.links()?;
-    let access_rate = match args.access_rate {
-        Some((rate,)) => rate,
-        None => default_access_rate([&forward, &backward]),
-    };
-    let config = TunPathConfig {
-        forward,
-        backward,
-        seed: args.path.seed,
-        mtu: args.mtu,
-        access_rate,
-        ..Default::default()
-    };
-    if let Some(path) = &args.counters {
-        files::check_one(path)?;
+    if args.counters_interval < INTERVAL_MIN {
+        let message = format!("--counters-interval: {:?} is below 10 ms", args.counters_interval);
+        return Err(Usage(message).into());
+    }
+    let (topology, config, names) = network(args)?;
+    for file in [&args.counters, &args.counters_log].into_iter().flatten() {
+        files::check_one(file)?;
     }
     // Before there is a second thread.
-    let path = isolate().and_then(|()| TunPath::open(config)).map_err(no_path)?;
+    let network = isolate().and_then(|()| TunNetwork::open(&topology, &config)).map_err(no_path)?;
     let stop = interrupt::stop_flag();
-    let inhabited = Inhabited(path);
-    let path = &inhabited.0;
+    let site = Site::new(network, names.clone()).map_err(no_path)?;
     for parameter in &args.sysctl {
-        set_parameter(path, parameter)?;
+        site.set_parameter(parameter)?;
     }
     let mut services = Vec::new();
     for text in &args.far {
-        services.push(Service::start(path, text)?);
+        services.push(site.serve(site.host("far")?, "--far", text)?);
     }
-    for &port in &args.far_port {
-        wait_for_port(path, port, &mut services, &stop)?;
+    for pair in args.at.chunks_exact(2) {
+        let name = pair[0].to_string_lossy();
+        services.push(site.serve(site.host(&name)?, &format!("--at {name}"), &pair[1])?);
     }
-    let status = wait(start(path, &args.command)?, &mut services, &stop)?;
-    let stats = inhabited.end()?;
-    if !(stats.forward.time_kept() && stats.backward.time_kept()) {
-        eprintln!(
-            "farhaul: time was not kept: more than one packet in a hundred left over 0.5 ms late, or some were \
-             lost because this machine was too slow; what was measured is not of this path"
-        );
+    for (name, port) in ports(args)? {
+        site.wait_for_port(site.host(name)?, port, &mut services, &stop)?;
+    }
+    let host = args.on.as_ref().map_or(Ok(0), |name| site.host(name))?;
+    let (program, words) = args.command.split_first().context("clap asks for a command")?;
+    let log = args.counters_log.as_deref();
+    let mut series = Series::begin(names.clone(), args.counters_interval, log, site.stats())?;
+    let child = site.start(host, program, words)?;
+    let status = wait(child, &mut services, &stop, || series.look(|| site.stats()))?;
+    let stats = site.end()?;
+    series.end(stats.clone())?;
+    if let Some(why) = why_not_kept(&stats, series.not_kept()) {
+        eprintln!("farhaul: {why}");
     }
     if let Some(file) = &args.counters {
-        write_counters(file, &stats)?;
+        let mut text = Vec::new();
+        output::emit_to(&mut text, &names.document(&stats))?;
+        files::write(file, &text)?;
     }
     match status.code().map(u8::try_from).unwrap_or(Ok(128 | status.signal().unwrap_or(0) as u8)) {
         Ok(0) => Ok(()),
         Ok(code) => Err(Passed(code).into()),
         Err(_) => Err(Passed(1).into()),
     }
+}
+
+/// The network that is asked for, how it carries packets, and what its parts are called.
+fn network(args: &RunArgs) -> Result<(Topology, NetworkConfig, Names)> {
+    let access_rate = |topology: &Topology| match args.access_rate {
+        Some((rate,)) => rate,
+        None => default_access_rate(topology.links.iter().map(|link| &link.config)),
+    };
+    let Some(file) = &args.topology else {
+        let [forward, backward] = args.path.links()?;
+        let seed = args.path.seed;
+        let config = TunPathConfig { forward, backward, seed, mtu: args.mtu, ..Default::default() };
+        let (mut topology, config) = config.into_network();
+        topology.access_rate = access_rate(&topology);
+        let names = |names: [&str; 2]| names.map(String::from).to_vec();
+        let (hosts, links) = (names(["near", "far"]), names(["forward", "backward"]));
+        return Ok((topology, config, Names { hosts, links, path: true }));
+    };
+    let at: Vec<_> = args.at.iter().step_by(2).map(|name| name.to_string_lossy()).collect();
+    let ports = args.at_port.iter().step_by(2).map(String::as_str);
+    let wanted = at.iter().map(|name| &**name).chain(ports).chain(args.on.as_deref());
+    let (mut topology, names, seed) = topology::read(file, &args.set, wanted)?;
+    topology.access_rate = access_rate(&topology);
+    let seed = seed.wrapping_add(args.path.seed);
+    Ok((topology, NetworkConfig { seed, mtu: args.mtu, ..Default::default() }, names))
+}
+
+/// The ports that are waited for, and where.
+fn ports(args: &RunArgs) -> Result<Vec<(&str, u16)>> {
+    let far = args.far_port.iter().map(|&port| Ok(("far", port)));
+    let at = args.at_port.chunks_exact(2).map(|pair| match pair[1].parse() {
+        Ok(port) if port > 0 => Ok((&*pair[0], port)),
+        _ => Err(Usage(format!("--at-port: '{}' is no port, 1 to 65535", pair[1])).into()),
+    });
+    far.chain(at).collect()
 }
 
 fn access_rate(text: &str) -> Result<AccessRate, String> {
@@ -165,7 +198,7 @@ fn access_rate(text: &str) -> Result<AccessRate, String> {
 }
 
 /// No slower than any of the links, so that it is never the bottleneck; none if a link has no limit.
-fn default_access_rate(links: [&LinkConfig; 2]) -> Option<Rate> {
+fn default_access_rate<'a>(links: impl Iterator<Item = &'a LinkConfig>) -> Option<Rate> {
     let mut fastest = Rate::from_bits_per_second(ACCESS_RATE_BITS)?;
     for link in links {
         fastest = fastest.max(link.rate?);
@@ -173,138 +206,4 @@ fn default_access_rate(links: [&LinkConfig; 2]) -> Option<Rate> {
         fastest = changes.fold(fastest, Rate::max);
     }
     Some(fastest)
-}
-
-fn set_parameter(path: &TunPath, text: &str) -> Result<()> {
-    let Some((name, value)) = text.split_once('=') else {
-        return Err(Usage(format!("--sysctl: '{text}' is not NAME=VALUE")).into());
-    };
-    for side in [path.near(), path.far()] {
-        side.set_parameter(name.trim(), value.trim()).map_err(|error| Failed {
-            code: NO_PATH,
-            message: format!(
-                "--sysctl {name}: {error} (only parameters of the network that each namespace has)"
-            ),
-        })?;
-    }
-    Ok(())
-}
-
-fn no_path(error: io::Error) -> Failed {
-    let message = format!(
-        "the path cannot be made: {error} (it takes /dev/net/tun, and root or a system that lets users \
-         have namespaces)"
-    );
-    Failed { code: NO_PATH, message }
-}
-
-/// Starts the command in the near namespace.
-fn start(path: &TunPath, words: &[OsString]) -> Result<Child> {
-    let (program, arguments) = words.split_first().context("clap asks for a command")?;
-    let mut command = Command::new(program);
-    with_addresses(&mut command, path).args(arguments);
-    path.near().run(|| command.spawn())?.map_err(|error| {
-        let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
-        let message = format!("cannot run {}: {error}", program.display());
-        Failed { code, message }.into()
-    })
-}
-
-fn with_addresses<'a>(command: &'a mut Command, path: &TunPath) -> &'a mut Command {
-    command
-        .env("FARHAUL_FAR", path.far_addr().to_string())
-        .env("FARHAUL_FAR6", path.far_addr_v6().to_string())
-        .env("FARHAUL_NEAR", path.near_addr().to_string())
-        .env("FARHAUL_NEAR6", path.near_addr_v6().to_string())
-}
-
-impl<'a> Service<'a> {
-    fn start(path: &TunPath, text: &'a OsString) -> Result<Self> {
-        // Standard output is the command's.
-        let out = io::stderr().as_fd().try_clone_to_owned()?;
-        let mut command = Command::new("/bin/sh");
-        with_addresses(&mut command, path).arg("-c").arg(text).stdin(Stdio::null()).stdout(out);
-        let child = path.far().run(|| command.spawn())?.map_err(|error| Failed {
-            code: NO_PATH,
-            message: format!("cannot run /bin/sh: {error}"),
-        })?;
-        Ok(Service { text, child, told: false })
-    }
-
-    /// That it has failed, the first time that is asked.
-    fn failure(&mut self) -> Option<String> {
-        let status = self.child.try_wait().ok().flatten()?;
-        let first = !std::mem::replace(&mut self.told, true);
-        (first && !status.success())
-            .then(|| format!("--far '{}' has failed ({status})", self.text.display()))
-    }
-}
-
-/// Waits until somebody listens at `port` of the far namespace.
-fn wait_for_port(path: &TunPath, port: u16, services: &mut [Service], stop: &Stop) -> Result<()> {
-    let began = Instant::now();
-    while !path.far().run(|| listens(port))? {
-        if stop.load(Ordering::Relaxed) {
-            return Err(interrupted().into());
-        }
-        let failed = services.iter_mut().find_map(Service::failure);
-        if failed.is_some() || began.elapsed() >= LISTENS_WITHIN {
-            let why = failed.map(|text| format!(": {text}")).unwrap_or_default();
-            let message = format!("nobody listens at port {port} of the far side{why}");
-            return Err(Failed { code: NO_PATH, message }.into());
-        }
-        thread::sleep(LOOK_EVERY);
-    }
-    Ok(())
-}
-
-/// Waits for the end of the command.
-fn wait(mut child: Child, services: &mut [Service], stop: &Stop) -> Result<ExitStatus> {
-    let (tell, told) = channel();
-    thread::spawn(move || {
-        // Nobody listens any more after an interruption.
-        let _ = tell.send(child.wait());
-    });
-    loop {
-        match told.recv_timeout(LOOK_EVERY) {
-            Ok(status) => return Ok(status?),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the command is lost"),
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Err(interrupted().into());
-        }
-        for text in services.iter_mut().filter_map(Service::failure) {
-            eprintln!("farhaul: {text}");
-        }
-    }
-}
-
-impl Inhabited {
-    /// Ends what still runs, then the path.
-    fn end(mut self) -> io::Result<TunPathStats> {
-        self.end_processes()?;
-        Ok(self.0.stats())
-    }
-
-    /// The near ones first: they may have to tell the far ones that they go.
-    fn end_processes(&mut self) -> io::Result<()> {
-        self.0.near().end_processes(PATIENCE).and(self.0.far().end_processes(PATIENCE))
-    }
-}
-
-impl Drop for Inhabited {
-    fn drop(&mut self) {
-        if let Err(error) = self.end_processes() {
-            eprintln!("farhaul: {error}");
-        }
-    }
-}
-
-fn write_counters(file: &Path, stats: &TunPathStats) -> Result<()> {
-    let counters =
-        Counters { forward: (&stats.forward).into(), backward: (&stats.backward).into() };
-    let mut text = Vec::new();
-    output::emit_to(&mut text, &counters)?;
-    files::write(file, &text)
 }
