@@ -154,7 +154,6 @@ impl PathArgs {
         };
         let forward = LinkConfig {
             rate: self.rate,
-            rate_changes: RateChanges::default(),
             delay: self.delay,
             jitter: self.jitter.unwrap_or_default(),
             queue,
@@ -163,6 +162,7 @@ impl PathArgs {
             duplicate: self.duplicate,
             corrupt: self.corrupt,
             blackouts: self.blackout.clone(),
+            ..LinkConfig::default()
         };
         let backward = LinkConfig {
             rate: self.back_rate.or(self.rate),

@@ -6,7 +6,10 @@ use core::time::Duration;
 
 use farhaul_base::Time;
 
-use crate::{LossModel, ParseError, Probability, QueueConfig, Rate, RateChanges, parse_duration};
+use crate::{
+    DelayChanges, DeliveryTrace, LossModel, ParseError, Policer, Probability, QueueConfig, Rate,
+    RateChanges, parse_duration,
+};
 
 /// One direction of a path. The default is a perfect wire: no delay, no limit, no loss.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,8 +19,14 @@ pub struct LinkConfig {
     pub rate: Option<Rate>,
     /// When the rate becomes another.
     pub rate_changes: RateChanges,
+    /// When it can send, in the place of `rate` and `rate_changes`.
+    pub trace: Option<DeliveryTrace>,
+    /// What is dropped before the queue.
+    pub policer: Option<Policer>,
     /// Propagation delay in one direction, from the end of the transmission to the arrival.
     pub delay: Duration,
+    /// When the delay becomes another.
+    pub delay_changes: DelayChanges,
     /// What is added to the delay, packet by packet.
     pub jitter: Jitter,
     /// What waits for the transmitter.
@@ -90,13 +99,19 @@ pub struct Blackout {
 
 impl LinkConfig {
     /// The first rate that there is, by which the queue is made: that of the beginning or, without
-    /// one, that of the first change.
+    /// one, that of the first change. Of a delivery trace the mean.
     pub fn first_rate(&self) -> Option<Rate> {
+        if let Some(trace) = &self.trace {
+            return trace.mean_rate();
+        }
         self.rate.or_else(|| self.rate_changes.changes().first().map(|change| change.rate))
     }
 
-    /// The rate at `at`; `None` if transmission takes no time then.
+    /// The rate at `at`, of a delivery trace the mean; `None` if transmission takes no time then.
     pub fn rate_at(&self, at: Time) -> Option<Rate> {
+        if let Some(trace) = &self.trace {
+            return trace.mean_rate();
+        }
         self.rate_changes.latest(at).or(self.rate)
     }
 
@@ -104,6 +119,9 @@ impl LinkConfig {
     /// if there is no limit, for transmission takes no time at `from`.
     pub fn bits_between(&self, from: Time, to: Time) -> Option<f64> {
         self.rate_at(from)?;
+        if let Some(trace) = &self.trace {
+            return Some(trace.bits_by(to).saturating_sub(trace.bits_by(from)) as f64);
+        }
         let until = |at| self.rate_changes.integral(self.rate, at);
         Some(until(to).saturating_sub(until(from)) as f64 / 1e9)
     }
@@ -240,14 +258,21 @@ impl fmt::Display for Blackout {
 /// wire, beside rate and delay.
 impl fmt::Display for LinkConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.rate {
-            Some(rate) => write!(f, "{rate}bit/s")?,
-            None => f.write_str("any rate")?,
+        match (&self.trace, self.rate) {
+            (Some(trace), _) => write!(f, "{trace}")?,
+            (None, Some(rate)) => write!(f, "{rate}bit/s")?,
+            (None, None) => f.write_str("any rate")?,
         }
         if !self.rate_changes.is_empty() {
             write!(f, ", then {}", self.rate_changes)?;
         }
+        if let Some(policer) = self.policer {
+            write!(f, ", policer {policer}")?;
+        }
         write!(f, ", {:?}", self.delay)?;
+        if !self.delay_changes.is_empty() {
+            write!(f, ", then {}", self.delay_changes)?;
+        }
         if !self.jitter.max.is_zero() {
             write!(f, ", jitter {}", self.jitter)?;
         }

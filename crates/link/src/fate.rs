@@ -7,9 +7,12 @@ use farhaul_base::Time;
 /// Why a packet does not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
+    /// The policer: it came faster than is allowed.
+    Policed,
     /// The queue was full.
     Full,
-    /// The queue dropped it though there was room: RED as it came, CoDel as it left.
+    /// The queue dropped it though there was room: RED and PIE as it came, CoDel and those made of it as
+    /// it left.
     Early,
     /// The loss model.
     Loss,

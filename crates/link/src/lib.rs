@@ -5,13 +5,15 @@
 //! arguments, so that the same link serves a simulator in virtual time and a relay of real packets,
 //! and a run can be repeated. A packet passes these stages, in this order:
 //!
-//! 1. the queue admits or drops it ([`QueueConfig`]: at the tail, by [`Red`] or by [`CoDel`]);
+//! 1. a [`Policer`] drops it, or the queue admits or drops it ([`QueueConfig`]: at the tail, by [`Red`],
+//!    [`CoDel`], [`Pie`], [`FqCoDel`] or [`DualPi2`]), or marks it ([`Ecn`]);
 //! 2. it is transmitted, one packet at a time, at the link's [`Rate`], which may change over time
-//!    ([`RateChanges`]);
+//!    ([`RateChanges`]), or when a [`DeliveryTrace`] says;
 //! 3. the wire loses it ([`LossModel`], [`Blackout`]). A packet lost here has used its share of the
 //!    rate, as on a real link;
 //! 4. the wire duplicates it, damages it and puts it out of order ([`Reorder`]);
-//! 5. it arrives after the propagation delay and its [`Jitter`].
+//! 5. it arrives after the propagation delay, which may change over time ([`DelayChanges`]), and its
+//!    [`Jitter`].
 //!
 //! ```
 //! use farhaul_base::Time;
@@ -50,10 +52,14 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod delay_changes;
+mod delivery;
+mod ecn;
 mod fate;
 mod link;
 mod loss;
 mod loss_text;
+mod policer;
 mod queue;
 mod rate_changes;
 mod series;
@@ -62,13 +68,17 @@ mod transmitter;
 mod wire;
 
 pub use config::{Blackout, Displacement, Jitter, LinkConfig, Reorder};
+pub use delay_changes::{DelayChange, DelayChanges};
+pub use delivery::DeliveryTrace;
+pub use ecn::Ecn;
 pub use farhaul_base::units::{
     ParseError, Probability, Rate, parse_duration, parse_size, split_number,
 };
 pub use fate::{Cause, Lost};
 pub use link::Link;
 pub use loss::{GilbertElliott, LossModel};
-pub use queue::{CoDel, QueueConfig, QueueLimit, Red};
+pub use policer::Policer;
+pub use queue::{CoDel, DualPi2, FqCoDel, Pie, QueueConfig, QueueLimit, Red};
 pub use rate_changes::{RateChange, RateChanges};
 pub use stats::{LinkStats, QueueDepth};
 
@@ -83,4 +93,17 @@ pub trait Packet: Clone {
 
     /// Inverts one bit; `bit` is below [`corruptible_bits`](Packet::corruptible_bits).
     fn flip_bit(&mut self, bit: usize);
+
+    /// What it says of congestion notification.
+    fn ecn(&self) -> Ecn {
+        Ecn::NotCapable
+    }
+
+    /// A queue marks it; it is capable of that.
+    fn mark(&mut self) {}
+
+    /// A number that all packets of its flow have, and others as a rule not.
+    fn flow(&self) -> u64 {
+        0
+    }
 }

@@ -3,6 +3,7 @@
 use farhaul_base::{Rng, Time};
 
 use crate::fate::{Cause, Kept, Lost};
+use crate::policer::Bucket;
 use crate::queue::{Queue, Queued};
 use crate::transmitter::Transmitter;
 use crate::wire::Wire;
@@ -19,6 +20,7 @@ use crate::{LinkConfig, LinkStats, Packet};
 #[derive(Clone, Debug)]
 pub struct Link<P> {
     config: LinkConfig,
+    policer: Option<Bucket>,
     queue: Queue<P>,
     /// The packet in transmission and when that ends.
     current: Option<(Time, Queued<P>)>,
@@ -35,9 +37,10 @@ impl<P: Packet> Link<P> {
         // The wire's streams are the first ones: stored results depend on them.
         let wire = Wire::new(&config, &mut seeds);
         Link {
+            policer: config.policer.map(Bucket::new),
             queue: Queue::new(&config, seeds.fork()),
             current: None,
-            transmitter: Transmitter::new(config.rate, &config.rate_changes),
+            transmitter: Transmitter::new(&config),
             wire,
             stats: LinkStats::default(),
             kept: None,
@@ -52,8 +55,8 @@ impl<P: Packet> Link<P> {
     /// A transmission that ends at `at` precisely has ended before the packet comes.
     ///
     /// # Errors
-    /// The packet itself if the queue is full or drops it early (RED); the drop has been counted.
-    /// CoDel drops packets that it has let in.
+    /// The packet itself if the policer or the queue drops it; the drop has been counted.
+    /// CoDel and those made of it drop packets that they have let in.
     pub fn offer(&mut self, at: Time, packet: P) -> Result<(), P> {
         self.try_offer(at, packet).map_err(|lost| lost.packet)
     }
@@ -62,12 +65,25 @@ impl<P: Packet> Link<P> {
     ///
     /// # Errors
     /// As `offer`. [`take_lost`](Link::take_lost) does not tell of such a packet again.
-    pub fn try_offer(&mut self, at: Time, packet: P) -> Result<(), Lost<P>> {
+    pub fn try_offer(&mut self, at: Time, mut packet: P) -> Result<(), Lost<P>> {
         self.settle(at);
         let bytes = packet.wire_len();
         self.stats.offered += 1;
         self.stats.offered_bytes += bytes as u64;
-        if let Err(cause) = self.queue.admit(at, bytes) {
+        let in_contract = self.policer.as_mut().is_none_or(|bucket| bucket.passes(at, bytes));
+        let (stats, kept) = (&mut self.stats, &mut self.kept);
+        let evicted = |packet| {
+            stats.count(Cause::Full);
+            if let Some(kept) = kept {
+                kept.lost.push_back(Lost { at, cause: Cause::Full, packet });
+            }
+        };
+        let admitted = if in_contract {
+            self.queue.admit(at, &mut packet, bytes, evicted)
+        } else {
+            Err(Cause::Policed)
+        };
+        if let Err(cause) = admitted {
             self.stats.count(cause);
             return Err(Lost { at, cause, packet });
         }
@@ -117,6 +133,7 @@ impl<P: Packet> Link<P> {
             in_flight: self.wire.in_flight() as u64,
             in_flight_bytes: self.wire.in_flight_bytes(),
             queue: self.queue.depth(),
+            marked: self.queue.marked(),
             ..self.stats
         }
     }
@@ -138,7 +155,7 @@ impl<P: Packet> Link<P> {
         self.kept = keep.then(|| Box::new(Kept::new()));
     }
 
-    /// The next packet that was lost on the wire or dropped as it left the queue, in order of time;
+    /// The next packet that was lost on the wire or dropped after the queue had let it in, in order of time;
     /// none if [`keep_lost`](Link::keep_lost) is off. They pile up until they are taken.
     ///
     /// A loss comes to light with the call that brings its time along. It may be as late as the

@@ -21,10 +21,15 @@ pub struct LinkStats {
     pub passed: u64,
     /// Bytes handed out at the far end.
     pub passed_bytes: u64,
+    /// Dropped by the policer.
+    pub dropped_policer: u64,
     /// Dropped because the queue was full.
     pub dropped_queue: u64,
-    /// Dropped by the queue though there was room: by RED as they came, by CoDel as they left.
+    /// Dropped by the queue though there was room: by RED and PIE as they came, by CoDel and those made of
+    /// it as they left.
     pub dropped_early: u64,
+    /// Marked by the queue instead of being dropped (ECN).
+    pub marked: u64,
     /// Lost by the loss model.
     pub dropped_loss: u64,
     /// Lost in a blackout.
@@ -62,6 +67,7 @@ pub struct QueueDepth {
 impl LinkStats {
     pub(crate) fn count(&mut self, cause: Cause) {
         *match cause {
+            Cause::Policed => &mut self.dropped_policer,
             Cause::Full => &mut self.dropped_queue,
             Cause::Early => &mut self.dropped_early,
             Cause::Loss => &mut self.dropped_loss,
@@ -71,14 +77,18 @@ impl LinkStats {
 
     /// Mean time of a packet in the queue, its own transmission included.
     pub fn mean_wait(&self) -> Duration {
-        let taken = self.offered - self.dropped_queue - self.dropped_early;
+        let taken = self.offered - self.dropped_policer - self.dropped_queue - self.dropped_early;
         let nanos = self.queue.packet_nanos.checked_div(u128::from(taken)).unwrap_or(0);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// Packets dropped for any cause.
     pub fn dropped(&self) -> u64 {
-        self.dropped_queue + self.dropped_early + self.dropped_loss + self.dropped_blackout
+        self.dropped_policer
+            + self.dropped_queue
+            + self.dropped_early
+            + self.dropped_loss
+            + self.dropped_blackout
     }
 }
 

@@ -2,8 +2,9 @@
 
 use farhaul_base::Time;
 
+use crate::delivery::Opportunities;
 use crate::rate_changes::Upcoming;
-use crate::{Rate, RateChanges};
+use crate::{LinkConfig, Rate};
 
 /// Work of one byte: nanoseconds times bits per second.
 const BYTE: u128 = 8_000_000_000;
@@ -24,17 +25,29 @@ pub(crate) struct Transmitter {
     /// When the rate changes next; `u64::MAX` if never.
     change_ns: u64,
     changes: Upcoming,
+    /// In the place of a rate.
+    opportunities: Option<Opportunities>,
 }
 
 impl Transmitter {
-    pub(crate) fn new(rate: Option<Rate>, changes: &RateChanges) -> Self {
-        let changes = Upcoming::new(changes);
-        Transmitter { rate, free_ns: 0, free_part: 0, change_ns: changes.next_at(), changes }
+    pub(crate) fn new(config: &LinkConfig) -> Self {
+        let changes = Upcoming::new(&config.rate_changes);
+        Transmitter {
+            rate: config.rate,
+            free_ns: 0,
+            free_part: 0,
+            change_ns: changes.next_at(),
+            changes,
+            opportunities: config.trace.clone().map(Opportunities::new),
+        }
     }
 
     /// Transmits `bytes` as soon as the transmitter is free, but not before `at`. Returns when this
     /// ends, rounded up to a nanosecond.
     pub(crate) fn start(&mut self, at: Time, bytes: usize) -> Time {
+        if let Some(opportunities) = &mut self.opportunities {
+            return opportunities.start(at, bytes);
+        }
         if at.as_nanos() > self.free_ns {
             self.free_ns = at.as_nanos();
             self.free_part = 0;
@@ -77,7 +90,11 @@ mod tests {
     }
 
     fn changing(bits_per_second: u64, changes: &str) -> Transmitter {
-        Transmitter::new(Rate::from_bits_per_second(bits_per_second), &changes.parse().unwrap())
+        Transmitter::new(&LinkConfig {
+            rate: Rate::from_bits_per_second(bits_per_second),
+            rate_changes: changes.parse().unwrap(),
+            ..LinkConfig::default()
+        })
     }
 
     #[test]

@@ -5,17 +5,26 @@
 //! one impairment on leaves the draws of the others as they were.
 
 use core::cmp::Reverse;
+use core::time::Duration;
 use std::collections::{BinaryHeap, VecDeque};
 
 use farhaul_base::{Rng, Time};
 
 use crate::fate::Cause;
 use crate::loss::LossProcess;
-use crate::{Blackout, Displacement, Jitter, LinkConfig, LinkStats, Packet, Probability, Reorder};
+use crate::{
+    Blackout, DelayChanges, Displacement, Jitter, LinkConfig, LinkStats, Packet, Probability,
+    Reorder,
+};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Wire<P> {
-    delay_ns: u64,
+    delay: Duration,
+    delay_changes: DelayChanges,
+    /// Of all the delays the shortest.
+    least_ns: u64,
+    /// How many changes of delay the last packet had seen.
+    changes: u64,
     jitter: Jitter,
     reorder: Option<Reorder>,
     duplicate: Probability,
@@ -69,7 +78,11 @@ impl<P: Packet> Wire<P> {
     /// Takes its streams from `seeds`.
     pub(crate) fn new(config: &LinkConfig, seeds: &mut Rng) -> Self {
         Wire {
-            delay_ns: u64::try_from(config.delay.as_nanos()).unwrap_or(u64::MAX),
+            delay: config.delay,
+            delay_changes: config.delay_changes.clone(),
+            least_ns: u64::try_from(config.delay_changes.shortest(config.delay).as_nanos())
+                .unwrap_or(u64::MAX),
+            changes: 0,
             jitter: config.jitter,
             reorder: config.reorder,
             duplicate: config.duplicate,
@@ -94,7 +107,7 @@ impl<P: Packet> Wire<P> {
 
     /// No packet arrives earlier than this after the end of its transmission.
     pub(crate) fn delay_ns(&self) -> u64 {
-        self.delay_ns
+        self.least_ns
     }
 
     /// Takes a packet of `bytes` whose transmission ended at `sent_at`; calls are in this order.
@@ -169,7 +182,8 @@ impl<P: Packet> Wire<P> {
     fn propagate(&mut self, sent_at: Time, mut packet: P, stats: &mut LinkStats) {
         self.bytes += packet.wire_len() as u64;
         self.damage(&mut packet, stats);
-        let at = sent_at.plus_nanos(self.delay_ns).plus_nanos(self.draw_jitter());
+        let delay = self.delay_at(sent_at);
+        let at = (sent_at + delay).plus_nanos(self.draw_jitter());
         let displacement = self
             .reorder
             .filter(|reorder| self.rngs.reorder.chance(reorder.probability.value()))
@@ -192,6 +206,23 @@ impl<P: Packet> Wire<P> {
                 self.pass_held(at);
             }
         }
+    }
+
+    /// The delay of a packet whose transmission ends at `at`.
+    fn delay_at(&mut self, at: Time) -> Duration {
+        if self.delay_changes.is_empty() {
+            return self.delay;
+        }
+        let (count, latest) = self.delay_changes.by(at);
+        let Some(latest) = latest else { return self.delay };
+        if count > self.changes {
+            self.changes = count;
+            if latest.reorder {
+                // Another route: nothing that is on the old one is before it.
+                self.latest = Time::ZERO;
+            }
+        }
+        latest.delay
     }
 
     fn damage(&mut self, packet: &mut P, stats: &mut LinkStats) {

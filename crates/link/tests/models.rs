@@ -455,3 +455,52 @@ fn the_mean_queue_is_exact() {
     assert_eq!(link.stats().queue.packets, 0);
     assert_eq!(link.stats().queue.mean_packets(Duration::from_millis(55)), 1.0);
 }
+
+#[test]
+fn a_delay_that_steps() {
+    // 1 ms a packet from 0 on; the delay is 5 ms, from 3 ms on 9 ms, from 6 ms on 2 ms.
+    let arrivals = |changes: &str| {
+        let config = LinkConfig {
+            delay: Duration::from_millis(5),
+            delay_changes: changes.parse().expect("changes"),
+            rate: rate("12M"),
+            ..LinkConfig::default()
+        };
+        let out = drain(&mut offered(config, 8, 1_500, 0));
+        out.iter().map(|(at, probe)| (at.as_micros() / 1_000, probe.id)).collect::<Vec<_>>()
+    };
+    // Behind the one that ended its transmission at 5 ms and has 9 ms to go.
+    let kept = [(6, 0), (7, 1), (12, 2), (13, 3), (14, 4), (14, 5), (14, 6), (14, 7)];
+    assert_eq!(arrivals("3ms:9ms,6ms:2ms"), kept);
+    let overtaking = [(6, 0), (7, 1), (8, 5), (9, 6), (10, 7), (12, 2), (13, 3), (14, 4)];
+    assert_eq!(arrivals("3ms:9ms,6ms:2ms:reorder"), overtaking);
+}
+
+#[test]
+fn a_trace_is_the_rate() {
+    let config = LinkConfig {
+        trace: Some("2 4 4 10".parse().expect("a trace")),
+        delay: Duration::from_millis(1),
+        ..LinkConfig::default()
+    };
+    let mut link = offered(config, 6, 1_500, 0);
+    let times: Vec<u64> = drain(&mut link).iter().map(|(at, _)| at.as_micros() / 1_000).collect();
+    assert_eq!(times, [3, 5, 5, 11, 13, 15]);
+    let capacity = link.config().bits_between(Time::ZERO, Time::from_millis(1_000));
+    assert_eq!(capacity, Some(400.0 * 1_504.0 * 8.0));
+}
+
+#[test]
+fn a_policer_drops_and_delays_nothing() {
+    let config = LinkConfig {
+        policer: Some("12M:15kB".parse().expect("a policer")),
+        ..LinkConfig::default()
+    };
+    // Twice as fast as it allows.
+    let mut link = offered(config, 2_000, 1_500, 500_000);
+    let out = drain(&mut link);
+    assert!(out.iter().all(|(at, probe)| at.as_nanos() == probe.id * 500_000));
+    let stats = link.stats();
+    assert_eq!((stats.dropped_policer, stats.dropped()), (2_000 - 1_009, 2_000 - 1_009));
+    assert_eq!(out.len(), 1_009);
+}

@@ -7,8 +7,9 @@ use std::time::Duration;
 use common::{Probe, drain};
 use farhaul_base::{Rng, Time};
 use farhaul_link::{
-    Blackout, CoDel, Displacement, GilbertElliott, Jitter, Link, LinkConfig, LossModel,
-    Probability, QueueConfig, QueueLimit, Rate, RateChange, RateChanges, Red, Reorder,
+    Blackout, CoDel, DelayChange, DelayChanges, DeliveryTrace, Displacement, DualPi2, FqCoDel,
+    GilbertElliott, Jitter, Link, LinkConfig, LossModel, Pie, Policer, Probability, QueueConfig,
+    QueueLimit, Rate, RateChange, RateChanges, Red, Reorder,
 };
 use proptest::prelude::*;
 
@@ -54,11 +55,26 @@ fn codel() -> impl Strategy<Value = CoDel> {
     })
 }
 
+fn fq_codel() -> impl Strategy<Value = FqCoDel> {
+    (codel(), 1..20u32, 1..4_000u32).prop_map(|(codel, flows, quantum)| FqCoDel {
+        limit: codel.limit,
+        flows: flows.try_into().expect("not zero"),
+        quantum: quantum.try_into().expect("not zero"),
+        target: codel.target,
+        interval: codel.interval,
+    })
+}
+
 fn queue() -> impl Strategy<Value = QueueConfig> {
     prop_oneof![
         2 => limit().prop_map(QueueConfig::from),
         1 => red().prop_map(QueueConfig::Red),
         1 => codel().prop_map(QueueConfig::CoDel),
+        1 => (limit(), span(20_000)).prop_map(|(limit, target)| QueueConfig::Pie(Pie { limit, target })),
+        1 => fq_codel().prop_map(QueueConfig::FqCoDel),
+        1 => (limit(), span(20_000)).prop_map(|(limit, target)| {
+            QueueConfig::DualPi2(DualPi2 { limit, target, ..DualPi2::default() })
+        }),
     ]
 }
 
@@ -81,6 +97,39 @@ fn rate_changes() -> impl Strategy<Value = RateChanges> {
         let every = pause.map(|pause| at + Duration::from_nanos(pause));
         RateChanges::new(changes, every).expect("in order")
     })
+}
+
+fn delay_changes() -> impl Strategy<Value = DelayChanges> {
+    let steps = prop::collection::vec((1..5_000_000u64, span(30_000), any::<bool>()), 0..5);
+    (steps, prop::option::of(1..10_000_000u64)).prop_map(|(steps, pause)| {
+        let mut at = Duration::ZERO;
+        let changes = steps.into_iter().map(|(step, delay, reorder)| {
+            let change = DelayChange { at, delay, reorder };
+            at += Duration::from_nanos(step);
+            change
+        });
+        let changes = changes.collect();
+        let every = pause.map(|pause| at + Duration::from_nanos(pause));
+        DelayChanges::new(changes, every).expect("in order")
+    })
+}
+
+fn delivery() -> impl Strategy<Value = Option<DeliveryTrace>> {
+    let stamps = prop::collection::vec(0..30u32, 1..40).prop_map(|mut stamps| {
+        stamps.sort_unstable();
+        stamps.push(31);
+        DeliveryTrace::new(stamps).expect("in order")
+    });
+    prop_oneof![3 => Just(None), 1 => stamps.prop_map(Some)]
+}
+
+fn policer() -> impl Strategy<Value = Option<Policer>> {
+    let policer = (1_000_000u64..1_000_000_000, 1..20_000u64);
+    let policer = policer.prop_map(|(rate, burst)| {
+        let rate = Rate::from_bits_per_second(rate).expect("not zero");
+        Policer { rate, burst }
+    });
+    prop_oneof![2 => Just(None), 1 => policer.prop_map(Some)]
 }
 
 fn loss() -> impl Strategy<Value = LossModel> {
@@ -114,8 +163,8 @@ fn reorder() -> impl Strategy<Value = Option<Reorder>> {
 
 fn config() -> impl Strategy<Value = LinkConfig> {
     let timing = (
-        (rate(), rate_changes()),
-        span(30_000),
+        (rate(), rate_changes(), delivery(), policer()),
+        (span(30_000), delay_changes()),
         (span(5_000), any::<bool>()).prop_map(|(max, overtake)| Jitter { max, overtake }),
     );
     let blackout = (span(50_000), span(5_000), prop::option::of(span(20_000)))
@@ -123,7 +172,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
     let blackouts = prop::collection::vec(blackout, 0..3);
     (timing, queue(), loss(), reorder(), probability(), probability(), blackouts).prop_map(
         |(
-            ((rate, rate_changes), delay, jitter),
+            ((rate, rate_changes, trace, policer), (delay, delay_changes), jitter),
             queue,
             loss,
             reorder,
@@ -133,7 +182,10 @@ fn config() -> impl Strategy<Value = LinkConfig> {
         )| LinkConfig {
             rate,
             rate_changes,
+            trace,
+            policer,
             delay,
+            delay_changes,
             jitter,
             queue,
             loss,
@@ -191,8 +243,12 @@ proptest! {
             let before = link.stats();
             let admitted = link.offer(*at, Probe::new(id as u64, *bytes)).is_ok();
             let after = link.stats();
-            let dropped = after.dropped_queue - before.dropped_queue;
-            if matches!(link.config().queue, QueueConfig::Red(_)) {
+            let policed = after.dropped_policer - before.dropped_policer;
+            let dropped = policed + after.dropped_queue - before.dropped_queue;
+            if matches!(link.config().queue, QueueConfig::FqCoDel(_)) {
+                // What is dropped may be another packet.
+                prop_assert!(dropped >= u64::from(!admitted));
+            } else if matches!(link.config().queue, QueueConfig::Red(_) | QueueConfig::Pie(_)) {
                 let early = after.dropped_early - before.dropped_early;
                 prop_assert_eq!(dropped + early, u64::from(!admitted));
             } else {
@@ -265,6 +321,8 @@ proptest! {
     fn nothing_is_early_and_the_rate_holds(config in config(), offers in offers(), seed: u64) {
         let config = LinkConfig { duplicate: Probability::ZERO, reorder: None, ..config };
         let config = LinkConfig { jitter: Jitter::default(), ..config };
+        let (delay_changes, trace) = (DelayChanges::default(), None);
+        let config = LinkConfig { delay_changes, trace, ..config };
         let (_, out) = run(&config, seed, &offers, true);
         let delay = config.delay;
         let changed = config.rate_changes.changes().iter().map(|change| change.rate);

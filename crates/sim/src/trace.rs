@@ -20,7 +20,7 @@ use summary::{Repeats, write_summary};
 /// | field | |
 /// |---|---|
 /// | time | seconds, with nine decimals |
-/// | event | `send`, `arrive` (at the end of a link), `receive` (an agent is handed it), `drop-full`, `drop-early`, `drop-loss`, `drop-blackout` |
+/// | event | `send`, `arrive` (at the end of a link), `receive` (an agent is handed it), `drop-policer`, `drop-full`, `drop-early`, `drop-loss`, `drop-blackout` |
 /// | place | the node that sends or receives, the link that drops or was crossed |
 /// | flow | its name |
 /// | direction | `>` from the flow's sender, `<` to it |
@@ -114,6 +114,7 @@ fn name(kind: EventKind) -> &'static str {
         EventKind::Sent => "send",
         EventKind::Arrived => "arrive",
         EventKind::Received => "receive",
+        EventKind::Dropped(Cause::Policed) => "drop-policer",
         EventKind::Dropped(Cause::Full) => "drop-full",
         EventKind::Dropped(Cause::Early) => "drop-early",
         EventKind::Dropped(Cause::Loss) => "drop-loss",

@@ -101,7 +101,7 @@ fn mistakes_are_named_with_their_lines() {
             link("loss = { kind = \"droptail\", limit = 1 }"),
             "line 6: there is no loss of kind 'droptail'",
         ),
-        (link("queue = \"pie\""), "line 6: queue = \"pie\": `pie` is not a queue (write unlimited"),
+        (link("queue = \"pi\""), "line 6: queue = \"pi\": `pi` is not a queue (write unlimited"),
         (
             link("queue = { kind = \"red\", min = 9, max = 3 }"),
             "line 6: queue = \"red:max=3,min=9\"",

@@ -1,10 +1,9 @@
 //! Controlled delay at work: RFC 8289, section 5, with its names.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use farhaul_base::Time;
-
-use crate::CoDel;
 
 #[derive(Clone, Debug)]
 pub(crate) struct CoDelQueue {
@@ -30,11 +29,11 @@ struct Head<T> {
 }
 
 impl CoDelQueue {
-    pub(crate) fn new(config: &CoDel) -> Self {
-        let nanos = |span: core::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    pub(crate) fn new(target: Duration, interval: Duration) -> Self {
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         CoDelQueue {
-            target_ns: nanos(config.target),
-            interval_ns: nanos(config.interval),
+            target_ns: nanos(target),
+            interval_ns: nanos(interval),
             entered: VecDeque::new(),
             maxpacket: 0,
             first_above: None,
@@ -50,26 +49,35 @@ impl CoDelQueue {
         self.entered.push_back(at);
     }
 
+    /// The packet at the head has been taken away, and not by [`CoDelQueue::pop`].
+    pub(crate) fn forget_head(&mut self) {
+        self.entered.pop_front();
+    }
+
     /// A packet of `bytes` has come, to wait or not.
     pub(crate) fn meet(&mut self, bytes: usize) {
         self.maxpacket = self.maxpacket.max(bytes as u64);
     }
 
     /// The packet to transmit next. `take` gives the one at the head of the queue and the bytes
-    /// that wait behind it, `drop` is given those that are dropped.
+    /// that wait behind it. `congested` is given those that are to tell of congestion, and gives back
+    /// what it has marked and not dropped.
     pub(crate) fn pop<T>(
         &mut self,
         now: Time,
         mut take: impl FnMut() -> Option<(T, u64)>,
-        mut drop: impl FnMut(T),
+        mut congested: impl FnMut(T) -> Option<T>,
     ) -> Option<T> {
-        let mut drop = |packet: Option<T>| packet.into_iter().for_each(&mut drop);
         let mut head = self.head(now, &mut take);
         if self.dropping {
             self.dropping = head.ok_to_drop;
             while self.dropping && now >= self.drop_next {
-                drop(head.packet);
                 self.count += 1;
+                let marked = head.packet.and_then(&mut congested);
+                if marked.is_some() {
+                    self.drop_next = self.control_law(self.drop_next);
+                    return marked;
+                }
                 head = self.head(now, &mut take);
                 if head.ok_to_drop {
                     self.drop_next = self.control_law(self.drop_next);
@@ -78,8 +86,11 @@ impl CoDelQueue {
                 }
             }
         } else if head.ok_to_drop {
-            drop(head.packet);
-            head = self.head(now, &mut take);
+            let marked = head.packet.and_then(&mut congested);
+            head = match marked {
+                Some(packet) => Head { packet: Some(packet), ok_to_drop: true },
+                None => self.head(now, &mut take),
+            };
             self.dropping = true;
             // Soon after the last round: go on at the rate of drops that it has found.
             let delta = self.count - self.lastcount;
@@ -129,7 +140,11 @@ mod tests {
             for _ in 0..10 {
                 codel.push(Time::from_nanos((ms * MS).saturating_sub(50 * MS)));
             }
-            let passed = codel.pop(now, || Some(((), 75_000)), |()| dropped.push(ms));
+            let drop = |()| {
+                dropped.push(ms);
+                None
+            };
+            let passed = codel.pop(now, || Some(((), 75_000)), drop);
             assert!(passed.is_some());
             codel.entered.clear();
         }
@@ -137,7 +152,7 @@ mod tests {
     }
 
     fn codel() -> CoDelQueue {
-        let mut codel = CoDelQueue::new(&CoDel::default());
+        let mut codel = CoDelQueue::new(Duration::from_millis(5), Duration::from_millis(100));
         codel.meet(1_500);
         codel
     }
@@ -154,6 +169,23 @@ mod tests {
         }
         let seen = drops(&mut codel(), 1_000, 1_000);
         assert_eq!(seen[..20], expected);
+    }
+
+    /// As often as it would drop, it marks what can be marked, and then lets it pass.
+    #[test]
+    fn marks_are_as_frequent_as_drops() {
+        let (mut dropping, mut marking) = (codel(), codel());
+        let dropped = drops(&mut dropping, 1_000, 1_000).len();
+        let mut marked = 0;
+        for ms in 1_000..2_000 {
+            marking.push(Time::from_millis(ms - 50));
+            let mark = |()| {
+                marked += 1;
+                Some(())
+            };
+            assert!(marking.pop(Time::from_millis(ms), || Some(((), 75_000)), mark).is_some());
+        }
+        assert_eq!(marked, dropped);
     }
 
     #[test]

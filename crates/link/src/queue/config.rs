@@ -13,9 +13,11 @@ use crate::{Probability, Rate};
 /// not cut the link but leaves it without a queue.
 ///
 /// Written `unlimited`, `100p` or `100` (packets), `64kB` (bytes), `bdp:80ms`; and for the others
-/// `red`, `codel` or with what differs from the defaults,
+/// `red`, `codel`, `pie`, `fq_codel`, `dualpi2` or with what differs from the defaults,
 /// `red:limit=100p,min=5,max=15,weight=0.002,maxp=10%,gentle=false,wait=true,mean=500B,bytes=true,target=5ms`,
-/// `codel:limit=bdp:80ms,target=5ms,interval=100ms`.
+/// `codel:limit=bdp:80ms,target=5ms,interval=100ms`, `pie:limit=1000p,target=15ms`,
+/// `fq_codel:limit=10240p,flows=1024,quantum=1514B,target=5ms,interval=100ms`,
+/// `dualpi2:limit=1000p,target=15ms,coupling=2`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum QueueConfig {
     /// Everything. Its user must bound the memory some other way.
@@ -36,6 +38,12 @@ pub enum QueueConfig {
     Red(Red),
     /// Controlled delay.
     CoDel(CoDel),
+    /// Proportional integral controller enhanced.
+    Pie(Pie),
+    /// Flow queues with controlled delay.
+    FqCoDel(FqCoDel),
+    /// Coupled queues for scalable and classic congestion controls.
+    DualPi2(DualPi2),
 }
 
 /// How much a queue holds at most; the kinds of [`QueueConfig`] that drop at the tail.
@@ -116,6 +124,48 @@ pub struct CoDel {
     pub interval: Duration,
 }
 
+/// Proportional integral controller enhanced, RFC 8033: packets are dropped as they come, with a
+/// probability that follows the delay's distance from `target` and its growth; up to 10% of
+/// probability those that can be marked are marked instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pie {
+    /// What is dropped at the tail.
+    pub limit: QueueLimit,
+    /// The delay that is aimed at, 15 ms by default.
+    pub target: Duration,
+}
+
+/// Flow queues, RFC 8290: each flow has a queue of its own under [`CoDel`], but for those that share
+/// one by chance. Queues are served in turns, those that have just become active before the others.
+/// Where there is no room, packets are dropped from the longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FqCoDel {
+    /// What all queues hold together, 10,240 packets by default.
+    pub limit: QueueLimit,
+    /// Queues, 1024 by default.
+    pub flows: NonZeroU32,
+    /// Bytes that a queue sends in its turn, 1514 by default.
+    pub quantum: NonZeroU32,
+    /// As [`CoDel::target`].
+    pub target: Duration,
+    /// As [`CoDel::interval`].
+    pub interval: Duration,
+}
+
+/// Coupled queues, RFC 9332 with the DualPI2 of its appendix A: packets of L4S (ECT(1)) have a queue of
+/// their own, which marks from 0.8 ms of delay on, and with `coupling` times the square root of the
+/// probability with which the classic queue drops or marks, which aims at `target`. So both kinds of
+/// flows get the same rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DualPi2 {
+    /// What both hold together.
+    pub limit: QueueLimit,
+    /// The delay that the classic queue aims at, 15 ms by default.
+    pub target: Duration,
+    /// The coupling factor k, 2 by default.
+    pub coupling: NonZeroU32,
+}
+
 impl QueueConfig {
     /// The least that a queue of the bandwidth-delay product holds: ten packets of 1500 bytes.
     pub const BDP_MIN_BYTES: u64 = 15_000;
@@ -129,6 +179,9 @@ impl QueueConfig {
             QueueConfig::Bdp { rtt } => QueueLimit::Bdp { rtt },
             QueueConfig::Red(red) => red.limit,
             QueueConfig::CoDel(codel) => codel.limit,
+            QueueConfig::Pie(pie) => pie.limit,
+            QueueConfig::FqCoDel(flows) => flows.limit,
+            QueueConfig::DualPi2(pair) => pair.limit,
         }
     }
 
@@ -174,6 +227,46 @@ impl Default for Red {
             mean: Red::MEAN_BYTES,
             bytes: false,
             target: Duration::from_millis(5),
+        }
+    }
+}
+
+impl Default for Pie {
+    fn default() -> Self {
+        Pie { limit: QueueLimit::Unlimited, target: Duration::from_millis(15) }
+    }
+}
+
+impl FqCoDel {
+    /// The most queues.
+    pub const MOST_FLOWS: u32 = 65_536;
+    const FLOWS: NonZeroU32 = NonZeroU32::new(1_024).expect("not zero");
+    const QUANTUM: NonZeroU32 = NonZeroU32::new(1_514).expect("not zero");
+}
+
+impl Default for FqCoDel {
+    fn default() -> Self {
+        let CoDel { target, interval, .. } = CoDel::default();
+        FqCoDel {
+            limit: QueueLimit::Packets(10_240),
+            flows: Self::FLOWS,
+            quantum: Self::QUANTUM,
+            target,
+            interval,
+        }
+    }
+}
+
+impl DualPi2 {
+    const COUPLING: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
+}
+
+impl Default for DualPi2 {
+    fn default() -> Self {
+        DualPi2 {
+            limit: QueueLimit::Unlimited,
+            target: Duration::from_millis(15),
+            coupling: Self::COUPLING,
         }
     }
 }

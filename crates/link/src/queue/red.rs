@@ -1,14 +1,14 @@
 //! Random early detection at work.
 //!
 //! What is computed, and in which order, is as in ns-2 (`queue/red.cc`), so that results can be
-//! compared; its marking, its adaptive mode and its choice of victims other than the packet that
+//! compared; its adaptive mode and its choice of victims other than the packet that
 //! comes are left out.
 
 use core::time::Duration;
 
 use farhaul_base::{Rng, Time};
 
-use crate::fate::Cause;
+use super::Verdict;
 use crate::series::{one_less_exp, power};
 use crate::{Rate, Red};
 
@@ -82,38 +82,40 @@ impl RedQueue {
         }
     }
 
-    /// A packet of `bytes` comes at `at`; `fits` tells whether the limit lets it in.
+    /// A packet of `bytes` comes at `at`; `fits` tells whether the limit lets it in, `capable` whether it
+    /// can be marked.
     pub(crate) fn admit(
         &mut self,
         at: Time,
         bytes: usize,
         waiting: Backlog,
         fits: bool,
-    ) -> Result<(), Cause> {
+        capable: bool,
+    ) -> Verdict {
         let queue = if self.bytes { waiting.bytes } else { waiting.packets };
         self.average_over(at, queue);
         self.count += 1;
         self.count_bytes += bytes as u64;
-        let mut verdict = Ok(());
+        let mut verdict = Verdict::Pass;
         if self.average >= self.min && queue > 1 {
             let end = if self.gentle { 2.0 * self.max } else { self.max };
             if self.average >= end {
-                verdict = Err(Cause::Early);
+                verdict = Verdict::Drop;
             } else if !self.above {
                 // Just crossed: the spacing of drops begins here.
                 self.above = true;
                 self.count = 1;
                 self.count_bytes = bytes as u64;
             } else if self.rng.chance(self.probability(bytes)) {
-                verdict = Err(Cause::Early);
+                verdict = if capable { Verdict::Mark } else { Verdict::Drop };
             }
         } else {
             self.above = false;
         }
         if !fits {
-            verdict = Err(Cause::Full);
+            verdict = Verdict::Full;
         }
-        if verdict.is_err() {
+        if verdict != Verdict::Pass {
             self.count = 0;
             self.count_bytes = 0;
         }
@@ -188,7 +190,8 @@ mod tests {
         let waiting = Backlog { packets, bytes: packets * 1_000 };
         red.idle_since = None;
         red.average = if config.bytes { waiting.bytes } else { packets } as f64;
-        let dropped = |n: &u64| red.admit(Time::from_nanos(*n), bytes, waiting, true).is_err();
+        let dropped =
+            |n: &u64| red.admit(Time::from_nanos(*n), bytes, waiting, true, false) != Verdict::Pass;
         (0..count).filter(dropped).collect()
     }
 
@@ -262,14 +265,14 @@ mod tests {
         let waiting = Backlog { packets: 0, bytes: 0 };
         red.idle_since = None;
         red.average = 64.0;
-        assert!(red.admit(Time::ZERO, 500, waiting, true).is_ok());
+        assert_eq!(red.admit(Time::ZERO, 500, waiting, true, false), Verdict::Pass);
         assert_eq!(red.average, 48.0);
         // 0.4 ms a packet: in 0.9 ms two could have been sent.
         red.run_dry(Time::from_micros(100));
-        assert!(red.admit(Time::from_micros(1_000), 500, waiting, true).is_ok());
+        assert_eq!(red.admit(Time::from_micros(1_000), 500, waiting, true, false), Verdict::Pass);
         assert_eq!(red.average, 48.0 * 0.75 * 0.75 * 0.75);
         red.run_dry(Time::from_secs(1));
-        assert!(red.admit(Time::MAX, 500, waiting, true).is_ok());
+        assert_eq!(red.admit(Time::MAX, 500, waiting, true, false), Verdict::Pass);
         assert_eq!(red.average, 0.0);
     }
 
@@ -277,9 +280,14 @@ mod tests {
     fn the_limit_is_told_from_early_drops() {
         let mut red = queue(Red::default(), 10);
         let waiting = Backlog { packets: 100, bytes: 50_000 };
-        assert_eq!(red.admit(Time::ZERO, 500, waiting, false), Err(Cause::Full));
+        assert_eq!(red.admit(Time::ZERO, 500, waiting, false, false), Verdict::Full);
         red.average = 1_000.0;
-        assert_eq!(red.admit(Time::ZERO, 500, waiting, true), Err(Cause::Early));
-        assert_eq!(red.admit(Time::ZERO, 500, waiting, false), Err(Cause::Full));
+        assert_eq!(red.admit(Time::ZERO, 500, waiting, true, false), Verdict::Drop);
+        assert_eq!(
+            red.admit(Time::ZERO, 500, waiting, true, true),
+            Verdict::Drop,
+            "marks would not help"
+        );
+        assert_eq!(red.admit(Time::ZERO, 500, waiting, false, false), Verdict::Full);
     }
 }

@@ -7,7 +7,10 @@ use core::time::Duration;
 
 use farhaul_base::units::parse_fields;
 
-use crate::{CoDel, ParseError, QueueConfig, QueueLimit, Red, parse_duration, parse_size};
+use crate::{
+    CoDel, DualPi2, FqCoDel, ParseError, Pie, QueueConfig, QueueLimit, Red, parse_duration,
+    parse_size,
+};
 
 impl QueueConfig {
     /// As [`FromStr`], and `bdp` alone, also as a `limit=`, means the product with `rtt`.
@@ -27,12 +30,15 @@ impl FromStr for QueueConfig {
     }
 }
 
-/// The form that [`FromStr`] reads; of RED and CoDel what differs from the defaults.
+/// The form that [`FromStr`] reads; of RED, CoDel and the like what differs from the defaults.
 impl fmt::Display for QueueConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             QueueConfig::Red(red) => red.fmt(f),
             QueueConfig::CoDel(codel) => codel.fmt(f),
+            QueueConfig::Pie(pie) => pie.fmt(f),
+            QueueConfig::FqCoDel(flows) => flows.fmt(f),
+            QueueConfig::DualPi2(pair) => pair.fmt(f),
             _ => self.limit().fmt(f),
         }
     }
@@ -92,6 +98,39 @@ impl fmt::Display for CoDel {
     }
 }
 
+impl fmt::Display for Pie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = Pie::default();
+        let mut fields = Fields::begin(f, "pie")?;
+        fields.put("limit", self.limit, default.limit)?;
+        fields.time("target", self.target, default.target)
+    }
+}
+
+impl fmt::Display for FqCoDel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = FqCoDel::default();
+        let mut fields = Fields::begin(f, "fq_codel")?;
+        fields.put("limit", self.limit, default.limit)?;
+        fields.put("flows", self.flows, default.flows)?;
+        if self.quantum != default.quantum {
+            fields.write("quantum", format_args!("{}B", self.quantum))?;
+        }
+        fields.time("target", self.target, default.target)?;
+        fields.time("interval", self.interval, default.interval)
+    }
+}
+
+impl fmt::Display for DualPi2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = DualPi2::default();
+        let mut fields = Fields::begin(f, "dualpi2")?;
+        fields.put("limit", self.limit, default.limit)?;
+        fields.time("target", self.target, default.target)?;
+        fields.put("coupling", self.coupling, default.coupling)
+    }
+}
+
 /// Writes `kind:name=value,name=value`.
 struct Fields<'f, 'b> {
     f: &'f mut fmt::Formatter<'b>,
@@ -113,6 +152,10 @@ impl<'f, 'b> Fields<'f, 'b> {
         if value == default { Ok(()) } else { self.write(name, value) }
     }
 
+    fn time(&mut self, name: &str, value: Duration, default: Duration) -> fmt::Result {
+        if value == default { Ok(()) } else { self.write(name, format_args!("{value:?}")) }
+    }
+
     fn write(&mut self, name: &str, value: impl fmt::Display) -> fmt::Result {
         write!(self.f, "{}{name}={value}", self.separator)?;
         self.separator = ',';
@@ -126,9 +169,12 @@ fn parse(text: &str, rtt: Option<Duration>) -> Result<QueueConfig, ParseError> {
     match trimmed.split_once(':').unwrap_or((trimmed, "")) {
         ("red", fields) => parse_red(fields, rtt).map(QueueConfig::Red),
         ("codel", fields) => parse_codel(fields, rtt).map(QueueConfig::CoDel),
+        ("pie", fields) => parse_pie(fields, rtt).map(QueueConfig::Pie),
+        ("fq_codel", fields) => parse_fq_codel(fields, rtt).map(QueueConfig::FqCoDel),
+        ("dualpi2", fields) => parse_dual_pi2(fields, rtt).map(QueueConfig::DualPi2),
         _ => parse_limit(trimmed, rtt)?.map(QueueConfig::from).ok_or_else(|| {
-            let expected = "a queue (write unlimited, 100p, 64kB, bdp:80ms, red or codel, the latter \
-                            two also with parameters: red:limit=100p,min=5,max=15)";
+            let expected = "a queue (write unlimited, 100p, 64kB, bdp:80ms, or red, codel, pie, fq_codel \
+                            or dualpi2, these also with parameters: red:limit=100p,min=5,max=15)";
             ParseError::new(text, expected)
         }),
     }
@@ -210,6 +256,63 @@ fn parse_codel(text: &str, rtt: Option<Duration>) -> Result<CoDel, ParseError> {
     Ok(codel)
 }
 
+fn parse_pie(text: &str, rtt: Option<Duration>) -> Result<Pie, ParseError> {
+    let mut pie = Pie::default();
+    parse_fields(text, PIE_FIELDS, |name, value| {
+        match name {
+            "limit" => pie.limit = limit_field(value, rtt)?,
+            "target" => pie.target = parse_duration(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok(pie)
+}
+
+fn parse_fq_codel(text: &str, rtt: Option<Duration>) -> Result<FqCoDel, ParseError> {
+    let mut flows = FqCoDel::default();
+    parse_fields(text, FQ_CODEL_FIELDS, |name, value| {
+        match name {
+            "limit" => flows.limit = limit_field(value, rtt)?,
+            "flows" => flows.flows = number(value, FqCoDel::MOST_FLOWS, "queues from 1 to 65536")?,
+            "quantum" => flows.quantum = mean(value)?,
+            "target" => flows.target = parse_duration(value)?,
+            "interval" => flows.interval = parse_duration(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    if flows.interval.is_zero() {
+        return Err(ParseError::new(text, "flow queues: the interval must be longer than 0 s"));
+    }
+    Ok(flows)
+}
+
+fn parse_dual_pi2(text: &str, rtt: Option<Duration>) -> Result<DualPi2, ParseError> {
+    let mut pair = DualPi2::default();
+    parse_fields(text, DUAL_PI2_FIELDS, |name, value| {
+        match name {
+            "limit" => pair.limit = limit_field(value, rtt)?,
+            "target" => pair.target = parse_duration(value)?,
+            "coupling" => pair.coupling = number(value, 100, "a coupling factor from 1 to 100")?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok(pair)
+}
+
+fn number(text: &str, most: u32, expected: &'static str) -> Result<NonZeroU32, ParseError> {
+    let number: Option<NonZeroU32> = text.parse().ok();
+    number.filter(|number| number.get() <= most).ok_or_else(|| ParseError::new(text, expected))
+}
+
+const PIE_FIELDS: &str =
+    "a list of PIE parameters, each once (there are limit=100p and target=15ms)";
+const FQ_CODEL_FIELDS: &str = "a list of FQ-CoDel parameters, each once (there are limit=10240p, \
+                               flows=1024, quantum=1514B, target=5ms and interval=100ms)";
+const DUAL_PI2_FIELDS: &str = "a list of DualPI2 parameters, each once (there are limit=100p, \
+                               target=15ms and coupling=2)";
 const RED_FIELDS: &str = "a list of RED parameters, each once (there are limit=100p, min=5, max=15, \
                           weight=0.002, maxp=10%, gentle=false, wait=false, mean=500B, bytes=true \
                           and target=5ms)";
@@ -339,9 +442,36 @@ mod tests {
     }
 
     #[test]
+    fn pie_and_the_queues_of_flows() {
+        for text in [
+            "pie",
+            "pie:limit=100p,target=20ms",
+            "fq_codel",
+            "fq_codel:limit=500p,flows=16,quantum=300B,target=1ms,interval=20ms",
+            "dualpi2",
+            "dualpi2:limit=bdp:80ms,target=20ms,coupling=3",
+        ] {
+            assert_eq!(parsed(text).unwrap().to_string(), text);
+        }
+        assert_eq!(parsed("fq_codel").unwrap().limit(), QueueLimit::Packets(10_240));
+        let bad = [
+            "pie:interval=1s",
+            "fq_codel:flows=0",
+            "fq_codel:flows=65537",
+            "fq_codel:quantum=0B",
+            "fq_codel:interval=0s",
+            "dualpi2:coupling=0",
+            "dualpi2:coupling=1.5",
+        ];
+        for bad in bad {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn errors_say_what_there_is() {
         let error = |text| parsed(text).unwrap_err().to_string();
-        assert!(error("pie").contains("red or codel"), "{}", error("pie"));
+        assert!(error("pi").contains("red, codel, pie"), "{}", error("pi"));
         assert!(error("red:foo=1").contains("maxp=10%"), "{}", error("red:foo=1"));
         assert!(error("red:limit=bdp").contains("bdp:80ms"), "{}", error("red:limit=bdp"));
         assert!(error("codel:foo=1").contains("interval=100ms"), "{}", error("codel:foo=1"));

@@ -15,15 +15,24 @@ use crate::scenario::Scenario;
 
 const KEYS: [&str; 9] =
     ["event", "kind", "protocol", "flow", "direction", "link", "node", "from", "to"];
-const EVENTS: [&str; 8] =
-    ["send", "arrive", "receive", "drop", "drop-full", "drop-early", "drop-loss", "drop-blackout"];
+const EVENTS: [&str; 9] = [
+    "send",
+    "arrive",
+    "receive",
+    "drop",
+    "drop-policer",
+    "drop-full",
+    "drop-early",
+    "drop-loss",
+    "drop-blackout",
+];
 
 /// Which events are shown: those that meet all conditions.
 ///
 /// Written `flow=udt-1,event=drop,kind=nak|ack,link=bottleneck,from=2s,to=3s`: a comma means and,
 /// `|` or. The keys are
 ///
-/// - `event`: `send`, `arrive`, `receive`, `drop` or one of `drop-full`, `drop-early`,
+/// - `event`: `send`, `arrive`, `receive`, `drop` or one of `drop-policer`, `drop-full`, `drop-early`,
 ///   `drop-loss`, `drop-blackout`;
 /// - `kind`: `data`, `ack`, `ack2`, `nak`, `handshake`, `shutdown`, `keep-alive`, `drop-request`,
 ///   `syn`, `reset`, `filler`, `damaged`, `other`;
