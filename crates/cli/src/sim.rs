@@ -141,13 +141,16 @@ fn jobs(text: &str) -> Result<usize, String> {
 /// waited for.
 const MOST_TEXT: u64 = 16 << 20;
 
-/// The text of a scenario file.
+/// The text of a scenario file, or of one that it names.
 pub fn read_scenario(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let file = File::open(path).map_err(|error| error.to_string())?;
     file.take(MOST_TEXT + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
     if text.len() as u64 > MOST_TEXT {
-        return Err(format!("a scenario has at most {} MiB", MOST_TEXT >> 20));
+        return Err(format!(
+            "a scenario has at most {} MiB, and so has a file that it names",
+            MOST_TEXT >> 20
+        ));
     }
     Ok(text)
 }
@@ -161,7 +164,13 @@ impl ScenarioArgs {
     fn plan(&self) -> Result<Plan> {
         let text = read_scenario(&self.file)
             .map_err(|error| Usage(format!("{}: {error}", self.file.display())))?;
-        Plan::parse(&text, &self.set, self.seed).map_err(|problems| {
+        // A file that it names is looked for beside it.
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        let load = |name: &str| {
+            let path = folder.join(name);
+            read_scenario(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        Plan::parse_file(&text, &self.set, self.seed, &load).map_err(|problems| {
             let lines = problems.to_string().replace('\n', "\n  ");
             Usage(format!("{} cannot be run:\n  {lines}", self.file.display())).into()
         })

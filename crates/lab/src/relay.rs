@@ -279,6 +279,7 @@ impl Record {
             sample_s: scenario.sample.as_secs_f64(),
             measured_s: scenario.measured_s(),
             links: links.collect(),
+            hosts: Vec::new(),
             indices: Indices {
                 efficiency_bps: throughput,
                 jain: Some(1.0),

@@ -16,6 +16,9 @@ use crate::udt::{UdtAgent, ip};
 /// Short transfers of one flow at the same time; more are refused, and counted.
 const MOST_TRANSFERS: usize = 10_000;
 
+/// What the seeds of hosts differ from those of the rest in: the rest is the same whatever hosts do.
+const HOST_SEEDS: u64 = 0x686f_7374;
+
 /// At this rate a packet of 1500 bytes takes a nanosecond, bits/s: beyond, no time passes.
 const FASTEST: u64 = 12_000_000_000_000;
 
@@ -63,7 +66,15 @@ impl Scenario {
             [(NodeId(flow.from as u32), from), (NodeId(flow.to as u32), to)]
         });
         let agents = agents.collect();
-        Simulation::new(network, agents)
+        let mut simulation = Simulation::new(network, agents);
+        let mut seeds = Rng::new(self.seed ^ HOST_SEEDS);
+        for (node, profile) in (0..).map(NodeId).zip(&self.hosts) {
+            let seed = seeds.next_u64();
+            if !profile.is_none() {
+                simulation.set_host(node, profile.clone(), seed);
+            }
+        }
+        simulation
     }
 
     /// For each flow the links that it takes there and back; none where there is no way.
@@ -135,6 +146,8 @@ impl Scenario {
         let (from, to) = (sender(number), receiver(number));
         let start = Time::ZERO + flow.start;
         let stop = flow.stop.map_or(Time::MAX, |stop| Time::ZERO + stop);
+        let late_timers = self.hosts.get(flow.from).is_some_and(|host| !host.timer.is_zero());
+        let on_its_host = |tcp: &TcpConfig| TcpConfig { late_timers, ..tcp.clone() };
         match &flow.protocol {
             Protocol::Udt(config) => {
                 let config = (**config).clone();
@@ -151,7 +164,7 @@ impl Scenario {
             }
             Protocol::Tcp(tcp) => {
                 let workload = Workload::Bulk { start, stop, bytes: flow.bytes };
-                tcp_agents([from, to], tcp, workload, seeds.next_u64())
+                tcp_agents([from, to], &on_its_host(tcp), workload, seeds.next_u64())
             }
             Protocol::TcpArrivals { tcp, per_second } => {
                 let workload = Workload::Arrivals {
@@ -161,7 +174,7 @@ impl Scenario {
                     bytes: flow.bytes.unwrap_or_default(),
                     most: MOST_TRANSFERS,
                 };
-                tcp_agents([from, to], tcp, workload, seeds.next_u64())
+                tcp_agents([from, to], &on_its_host(tcp), workload, seeds.next_u64())
             }
             Protocol::Cbr { packet_size, phases } => {
                 let phases = phases

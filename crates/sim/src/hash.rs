@@ -105,6 +105,7 @@ impl Observer for TraceHash {
             EventKind::Dropped(Cause::Early) => 4,
             EventKind::Dropped(Cause::Loss) => 5,
             EventKind::Dropped(Cause::Blackout) => 6,
+            EventKind::Overrun => 7,
             EventKind::Dropped(Cause::Policed) => 8,
         };
         self.record.clear();

@@ -10,6 +10,7 @@ mod build;
 mod cbr;
 pub mod fuzz;
 mod hash;
+mod host;
 pub mod indices;
 mod network;
 mod observer;
@@ -27,12 +28,14 @@ mod udt;
 
 pub use cbr::{CbrSource, Counter, Phase};
 pub use hash::TraceHash;
+pub use host::{Batch, HostCounts, HostProfile, Quantiles};
 pub use network::{Hop, LinkId, Network, NodeId};
 pub use observer::{Event, EventKind, Observer};
 pub use packet::{Content, Packet, UDP_HEADERS, UDT_HEADERS};
 pub use pcap::Capture;
 pub use report::{
-    Ended, FlowReport, Indices, LinkReport, MessageReport, Queue, Report, Spread, TransferReport,
+    Ended, FlowReport, HostReport, Indices, LinkReport, MessageReport, Queue, Report, Spread,
+    TransferReport,
 };
 pub use run::Run;
 pub use scenario::{FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario};

@@ -50,6 +50,11 @@ impl Network {
         NodeId(self.nodes - 1)
     }
 
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.nodes as usize
+    }
+
     /// Adds a link in one direction. Its randomness is a function of `seed`.
     pub fn link(&mut self, from: NodeId, to: NodeId, config: LinkConfig, seed: u64) -> LinkId {
         self.hops.push(Hop { from, to, link: Link::new(config, seed) });

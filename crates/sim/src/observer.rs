@@ -22,6 +22,8 @@ pub enum EventKind {
     Arrived,
     /// It is handed to its agent.
     Received,
+    /// The interface of its agent's host holds as many as it can, and it is lost.
+    Overrun,
 }
 
 /// Something that happens to a packet.
@@ -32,7 +34,7 @@ pub struct Event<'a> {
     /// What.
     pub kind: EventKind,
     /// The link that the packet is put on, is dropped by, or has come over; none if there is no way
-    /// to its agent.
+    /// to its agent, and where a host that takes its time hands it over.
     pub link: Option<LinkId>,
     /// Where: of what a link drops, where that link begins.
     pub node: NodeId,
@@ -98,7 +100,11 @@ impl Watch {
 
     /// A packet has been offered to a link; if it was refused it is `lost`.
     #[cold]
-    pub(crate) fn offered(&mut self, id: LinkId, hop: &Hop, lost: Option<Lost<Packet>>) {
+    pub(crate) fn offered(&mut self, id: LinkId, hop: &mut Hop, lost: Option<Lost<Packet>>) {
+        // What had to make room for it.
+        while let Some(evicted) = hop.link.take_lost() {
+            self.tell_lost(id, hop.from, &evicted);
+        }
         if let Some(lost) = lost {
             self.tell_lost(id, hop.from, &lost);
         }
@@ -145,7 +151,10 @@ fn loses(hop: &Hop) -> bool {
     let config = hop.link.config();
     config.loss != LossModel::None
         || !config.blackouts.is_empty()
-        || matches!(config.queue, QueueConfig::CoDel(_))
+        || matches!(
+            config.queue,
+            QueueConfig::CoDel(_) | QueueConfig::FqCoDel(_) | QueueConfig::DualPi2(_)
+        )
 }
 
 impl fmt::Debug for Watch {

@@ -25,6 +25,9 @@ pub struct Report {
     pub flows: Vec<FlowReport>,
     /// The links in the order of the scenario, each direction on its own.
     pub links: Vec<LinkReport>,
+    /// The hosts that take their time, in the order of the nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostReport>,
     /// The dissertation's indices.
     pub indices: Indices,
     /// Turns that links and agents had.
@@ -82,6 +85,25 @@ pub struct FlowReport {
     /// what waits for a gap to be closed is in here when it comes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<f64>,
+}
+
+/// A host that takes its time, in the whole run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostReport {
+    /// Its node.
+    pub name: String,
+    /// Its profile's name; of one that differs from it, the name of what it differs from.
+    pub profile: String,
+    /// Interrupts.
+    pub interrupts: u64,
+    /// Packets that they brought.
+    pub packets: u64,
+    /// Packets lost because its interface held as many as it can.
+    pub overruns: u64,
+    /// ACKs whose place a later one took.
+    pub thinned: u64,
+    /// Stalls.
+    pub stalls: u64,
 }
 
 /// How a connection ended too early.
@@ -160,6 +182,9 @@ pub struct LinkReport {
     pub utilisation: Option<f64>,
     /// Packets lost for any reason, in the whole run.
     pub drops: u64,
+    /// Of these, dropped by the policer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub drops_policer: u64,
     /// Of these, dropped by a full queue.
     pub drops_queue: u64,
     /// Of these, dropped by RED or CoDel before the queue was full.
@@ -168,6 +193,12 @@ pub struct LinkReport {
     pub queue: Queue,
     /// Packets in the queue at each sample.
     pub queue_series: Vec<u64>,
+}
+
+/// What there is none of need not be told.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Fill of a queue, packets.
@@ -242,6 +273,7 @@ impl LinkReport {
             rate_bps: capacity.map(|capacity| capacity * 1e9 / span_ns),
             utilisation: capacity.map(|capacity| bits / capacity),
             drops: end.dropped(),
+            drops_policer: end.dropped_policer,
             drops_queue: end.dropped_queue,
             drops_early: end.dropped_early,
             queue: Queue { mean: fill / span_ns, max: end.queue.packets_max },

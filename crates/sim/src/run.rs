@@ -7,11 +7,12 @@ use farhaul_base::Time;
 use farhaul_link::LinkStats;
 
 use crate::build::{receiver, sender};
+use crate::host::{HostCounts, HostProfile};
 use crate::indices;
-use crate::network::LinkId;
+use crate::network::{LinkId, NodeId};
 use crate::packet::UDP_HEADERS;
 use crate::report::{
-    FlowReport, Indices, LinkReport, MessageReport, Report, Spread, TransferReport,
+    FlowReport, HostReport, Indices, LinkReport, MessageReport, Report, Spread, TransferReport,
 };
 use crate::scenario::{FlowSpec, Protocol, Scenario};
 use crate::simulation::{Agent, AgentId, Sent, Simulation};
@@ -213,6 +214,7 @@ impl Recording {
             measured_s: self.scenario.measured_s(),
             flows,
             links,
+            hosts: self.hosts(),
             indices,
             events: self.simulation.events(),
             packets: self.simulation.packets(),
@@ -296,6 +298,17 @@ impl Recording {
             refused: counted.refused,
             mean_s: counted.mean_time().as_secs_f64(),
         })
+    }
+
+    fn hosts(&self) -> Vec<HostReport> {
+        let nodes = self.scenario.nodes.iter().zip(&self.scenario.hosts);
+        let report = |((name, profile), node): ((&String, &HostProfile), u32)| {
+            let counts = self.simulation.host_counts(NodeId(node))?;
+            let HostCounts { overruns, thinned, stalls, interrupts, packets } = counts;
+            let (name, profile) = (name.clone(), profile.name.clone());
+            Some(HostReport { name, profile, interrupts, packets, overruns, thinned, stalls })
+        };
+        nodes.zip(0..).filter_map(report).collect()
     }
 
     fn link(&mut self, number: usize) -> LinkReport {

@@ -4,13 +4,16 @@
 //! |---|---|
 //! | `plan.rs` | a file with its variables and sweep: one scenario a point |
 //! | `tables.rs` | the tables of a scenario: simulation, links, flows |
-//! | `link_table.rs`, `flow_table.rs` | one link, one flow |
+//! | `link_table.rs`, `flow_table.rs`, `host_table.rs` | one link, one flow, what hosts are like |
 //! | `reader.rs`, `expression.rs`, `problems.rs` | values, variables, what is wrong in which line |
 //! | `duplicates.rs` | which values are the same |
+//! | `files.rs` | files that a scenario names |
 
 mod duplicates;
 mod expression;
+mod files;
 mod flow_table;
+mod host_table;
 mod link_table;
 mod plan;
 mod problems;
@@ -22,6 +25,7 @@ use core::time::Duration;
 use farhaul_engine::Config;
 use farhaul_link::{LinkConfig, QueueConfig, QueueLimit, Rate};
 
+use crate::host::HostProfile;
 use crate::packet::{UDP_HEADERS, UDT_HEADERS};
 use crate::tcp::{TCP_HEADERS, TcpConfig};
 use crate::udt::MessageSpec;
@@ -44,6 +48,8 @@ pub struct Scenario {
     pub measure: (Duration, Duration),
     /// Names of the nodes.
     pub nodes: Vec<String>,
+    /// What the agents of each node have for a host, in the order of the nodes.
+    pub hosts: Vec<HostProfile>,
     /// Links, one direction each.
     pub links: Vec<LinkSpec>,
     /// Flows.

@@ -12,24 +12,28 @@ pub enum Who {
     Link(u32),
     /// The agent of this number.
     Agent(u32),
+    /// The host at the node of this number, if it takes its time.
+    Host(u32),
 }
 
 /// Turns in order of time; those at the same time in the order in which they were asked for.
 #[derive(Debug, Default)]
 pub struct Schedule {
     heap: BinaryHeap<Reverse<(Time, u64, Who)>>,
-    /// The earliest turn of each link and agent in the heap: of several, the others are stale.
+    /// The earliest turn of each link, agent and host in the heap: of several, the others are stale.
     links: Vec<Time>,
     agents: Vec<Time>,
+    hosts: Vec<Time>,
     asked: u64,
 }
 
 impl Schedule {
-    /// For so many links and agents.
-    pub fn new(links: usize, agents: usize) -> Self {
+    /// For so many links, agents and hosts.
+    pub fn new(links: usize, agents: usize, hosts: usize) -> Self {
         Schedule {
             links: vec![Time::MAX; links],
             agents: vec![Time::MAX; agents],
+            hosts: vec![Time::MAX; hosts],
             ..Schedule::default()
         }
     }
@@ -38,6 +42,7 @@ impl Schedule {
         match who {
             Who::Link(number) => &mut self.links[number as usize],
             Who::Agent(number) => &mut self.agents[number as usize],
+            Who::Host(number) => &mut self.hosts[number as usize],
         }
     }
 
@@ -74,7 +79,7 @@ mod tests {
     #[test]
     fn turns_come_in_order_and_once() {
         let at = Time::from_millis;
-        let mut schedule = Schedule::new(2, 1);
+        let mut schedule = Schedule::new(2, 1, 0);
         schedule.ask(at(5), Who::Link(1));
         schedule.ask(at(3), Who::Link(0));
         schedule.ask(at(5), Who::Agent(0));

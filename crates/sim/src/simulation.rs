@@ -7,6 +7,7 @@ use farhaul_base::Time;
 use farhaul_link::LinkStats;
 
 use crate::cbr::{CbrSource, Counter};
+use crate::host::{Doze, Host, HostCounts, HostProfile};
 use crate::network::{LinkId, Network, NodeId};
 use crate::observer::{Event, EventKind, Observer, Watch};
 use crate::packet::{Content, Packet};
@@ -52,6 +53,9 @@ pub struct Simulation {
     now: Time,
     network: Network,
     agents: Vec<(NodeId, Agent)>,
+    /// Those that take their time, by node, and what their agents wait for. Empty where none does.
+    hosts: Vec<Option<Box<Host>>>,
+    dozes: Vec<Doze>,
     schedule: Schedule,
     /// Packets that agents have sent.
     packets: u64,
@@ -68,7 +72,8 @@ impl Simulation {
     /// At time zero, with all agents about to have their first turn.
     pub fn new(mut network: Network, agents: Vec<(NodeId, Agent)>) -> Self {
         network.route();
-        let mut schedule = Schedule::new(network.hops().len(), agents.len());
+        let nodes = network.nodes();
+        let mut schedule = Schedule::new(network.hops().len(), agents.len(), nodes);
         for number in 0..agents.len() as u32 {
             schedule.ask(Time::ZERO, Who::Agent(number));
         }
@@ -76,6 +81,8 @@ impl Simulation {
             now: Time::ZERO,
             network,
             agents,
+            hosts: Vec::new(),
+            dozes: Vec::new(),
             schedule,
             packets: 0,
             events: 0,
@@ -83,6 +90,21 @@ impl Simulation {
             scratch: Scratch::default(),
             watch: None,
         }
+    }
+
+    /// Has `node` take its time as `profile` says, before the simulation begins; everything random about
+    /// that is a function of `seed`.
+    pub fn set_host(&mut self, node: NodeId, profile: HostProfile, seed: u64) {
+        self.hosts.resize_with(self.network.nodes(), || None);
+        self.dozes.resize_with(self.agents.len(), Doze::default);
+        if let Some(host) = self.hosts.get_mut(node.0 as usize) {
+            *host = (!profile.is_none()).then(|| Box::new(Host::new(profile, seed)));
+        }
+    }
+
+    /// What a host that takes its time has counted; none of other nodes.
+    pub fn host_counts(&self, node: NodeId) -> Option<HostCounts> {
+        Some(self.hosts.get(node.0 as usize)?.as_ref()?.counts)
     }
 
     /// Has `observer` told of everything that happens from now on. Of several, each event is told
@@ -132,7 +154,9 @@ impl Simulation {
     /// Packets of constant rate that are on their way: the agent each is for, and its number.
     pub fn fillers_under_way(&self) -> BTreeSet<(AgentId, u64)> {
         let packets = self.network.hops().iter().flat_map(|hop| hop.link.packets());
+        let held = self.hosts.iter().flatten().flat_map(|host| host.packets());
         packets
+            .chain(held)
             .filter_map(|packet| match packet.content {
                 Content::Filler { number, .. } => Some((packet.to, number)),
                 _ => None,
@@ -148,7 +172,8 @@ impl Simulation {
             self.pass_time();
             match who {
                 Who::Link(number) => self.deliver(LinkId(number)),
-                Who::Agent(number) => self.turn(AgentId(number)),
+                Who::Agent(number) => self.wake(AgentId(number)),
+                Who::Host(number) => self.host_turn(NodeId(number)),
             }
         }
         self.now = until;
@@ -179,8 +204,7 @@ impl Simulation {
             let at = hop.to;
             self.tell(EventKind::Arrived, Some(id), at, &packet);
             if self.agents.get(packet.to.0 as usize).is_some_and(|(node, _)| *node == at) {
-                self.tell(EventKind::Received, Some(id), at, &packet);
-                self.hand_over(packet);
+                self.arrive(id, at, packet);
             } else {
                 self.forward(at, packet);
             }
@@ -188,10 +212,28 @@ impl Simulation {
         self.ask_for_link(id);
     }
 
-    fn hand_over(&mut self, packet: Packet) {
+    /// A packet has reached the node of its agent.
+    fn arrive(&mut self, id: LinkId, at: NodeId, packet: Packet) {
+        let Some(Some(host)) = self.hosts.get_mut(at.0 as usize) else {
+            self.tell(EventKind::Received, Some(id), at, &packet);
+            let to = packet.to;
+            if self.hand_over(self.now, packet) {
+                self.turn(to);
+            }
+            return;
+        };
+        match host.arrive(self.now, packet) {
+            Ok(()) => self.ask_for_host(at),
+            Err(packet) => self.tell(EventKind::Overrun, Some(id), at, &packet),
+        }
+    }
+
+    /// Gives an agent a packet of whose arrival it was told by a time stamp of `stamp`; whether it
+    /// has something to do then.
+    fn hand_over(&mut self, stamp: Time, packet: Packet) -> bool {
         match (&mut self.agents[packet.to.0 as usize].1, &packet.content) {
             (Agent::Udt(agent), Content::Udt { header, payload }) => {
-                agent.receive(self.now, packet.from, header, payload);
+                agent.receive(stamp, packet.from, header, payload);
             }
             (Agent::TcpSource(agent), Content::Tcp(segment)) => agent.receive(self.now, segment),
             (Agent::TcpSink(agent), Content::Tcp(segment)) => {
@@ -199,13 +241,76 @@ impl Simulation {
             }
             (Agent::Counter(counter), Content::Filler { bytes, number }) => {
                 counter.receive(*number, *bytes);
-                return;
+                return false;
             }
             // A packet with a wrong checksum, or of another protocol, of which a host that does not
             // speak it knows nothing.
-            _ => return,
+            _ => return false,
         }
-        self.turn(packet.to);
+        true
+    }
+
+    /// What a host that takes its time does: ACKs that have waited leave, the interrupt brings what has
+    /// arrived.
+    fn host_turn(&mut self, node: NodeId) {
+        let now = self.now;
+        let Some(Some(host)) = self.hosts.get_mut(node.0 as usize) else { return };
+        if let Some(end) = host.stalled(now) {
+            self.schedule.ask(end, Who::Host(node.0));
+            return;
+        }
+        let batch = host.batch();
+        let mut arrived = host.take_arrived(now);
+        while let Some(Some(host)) = self.hosts.get_mut(node.0 as usize)
+            && let Some(ack) = host.release(now)
+        {
+            self.put_on_link(node, ack);
+        }
+        while !arrived.is_empty() {
+            let mut turns = Vec::new();
+            for packet in arrived.drain(..batch.min(arrived.len())) {
+                self.tell(EventKind::Received, None, node, &packet);
+                let to = packet.to;
+                let is_process = matches!(self.agents[to.0 as usize].1, Agent::Udt(_));
+                if is_process {
+                    let doze = &mut self.dozes[to.0 as usize];
+                    doze.inbox.push_back((now, packet));
+                    if let Some(Some(host)) = self.hosts.get_mut(node.0 as usize) {
+                        host.wake(now, doze);
+                    }
+                    self.ask_for_agent(to);
+                } else if self.hand_over(now, packet) && !turns.contains(&to) {
+                    turns.push(to);
+                }
+            }
+            for agent in turns {
+                self.turn(agent);
+            }
+        }
+        self.ask_for_host(node);
+    }
+
+    /// An agent's turn, if it is: on a host that takes its time it may have been put off.
+    fn wake(&mut self, id: AgentId) {
+        let now = self.now;
+        let node = self.agents[id.0 as usize].0;
+        let Some(Some(host)) = self.hosts.get_mut(node.0 as usize) else {
+            self.turn(id);
+            return;
+        };
+        if let Some(end) = host.stalled(now) {
+            self.schedule.ask(end, Who::Agent(id.0));
+            return;
+        }
+        let doze = &mut self.dozes[id.0 as usize];
+        if now > Time::ZERO && doze.next().is_none_or(|at| at > now) {
+            self.ask_for_agent(id);
+            return;
+        }
+        while let Some((stamp, packet)) = self.dozes[id.0 as usize].inbox.pop_front() {
+            self.hand_over(stamp, packet);
+        }
+        self.turn(id);
     }
 
     fn turn(&mut self, id: AgentId) {
@@ -219,18 +324,44 @@ impl Simulation {
             Agent::Cbr(source) => source.turn(self.now, &mut send),
             Agent::Counter(_) => None,
         };
-        if let Some(at) = due {
+        if let Some(Some(host)) = self.hosts.get_mut(node.0 as usize) {
+            let doze = &mut self.dozes[id.0 as usize];
+            doze.awake(self.now);
+            host.sleep(self.now, due, doze);
+            self.ask_for_agent(id);
+        } else if let Some(at) = due {
             self.schedule.ask(at.max(self.now.plus_nanos(1)), Who::Agent(id.0));
         }
         let mut outgoing = core::mem::take(&mut self.outgoing);
-        self.packets += outgoing.len() as u64;
         for packet in outgoing.drain(..) {
-            if self.watch.is_some() {
-                self.tell(EventKind::Sent, self.next_link(node, &packet), node, &packet);
-            }
-            self.forward(node, packet);
+            self.send(node, packet);
         }
         self.outgoing = outgoing;
+    }
+
+    /// An agent sends a packet.
+    fn send(&mut self, node: NodeId, mut packet: Packet) {
+        if let Some(Some(host)) = self.hosts.get_mut(node.0 as usize) {
+            let before = host.release_of(&packet);
+            let Some(now) = host.hold(self.now, packet) else {
+                self.ask_for_host(node);
+                return;
+            };
+            packet = now;
+            if let Some(before) = before {
+                self.put_on_link(node, before);
+            }
+        }
+        self.put_on_link(node, packet);
+    }
+
+    /// A packet leaves its agent's host.
+    fn put_on_link(&mut self, node: NodeId, packet: Packet) {
+        self.packets += 1;
+        if self.watch.is_some() {
+            self.tell(EventKind::Sent, self.next_link(node, &packet), node, &packet);
+        }
+        self.forward(node, packet);
     }
 
     /// Puts a packet on the link towards its destination. Without a way it is lost.
@@ -249,6 +380,20 @@ impl Simulation {
     fn next_link(&self, at: NodeId, packet: &Packet) -> Option<LinkId> {
         let (to, _) = self.agents.get(packet.to.0 as usize)?;
         self.network.next(at, *to)
+    }
+
+    fn ask_for_host(&mut self, node: NodeId) {
+        if let Some(Some(host)) = self.hosts.get(node.0 as usize)
+            && let Some(at) = host.next_event()
+        {
+            self.schedule.ask(at.max(self.now), Who::Host(node.0));
+        }
+    }
+
+    fn ask_for_agent(&mut self, id: AgentId) {
+        if let Some(at) = self.dozes[id.0 as usize].next() {
+            self.schedule.ask(at.max(self.now), Who::Agent(id.0));
+        }
     }
 
     fn ask_for_link(&mut self, id: LinkId) {

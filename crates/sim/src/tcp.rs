@@ -46,6 +46,9 @@ pub struct TcpConfig {
     /// Proportional rate reduction; without it the sender is silent until what is in flight has
     /// come down to the window. On.
     pub proportional: bool,
+    /// The host's timers come late: segments that pacing would have let go in the meantime leave
+    /// together, up to half of what Linux sends at once. Off: each waits for its own time.
+    pub late_timers: bool,
 }
 
 impl Default for TcpConfig {
@@ -57,6 +60,7 @@ impl Default for TcpConfig {
             delayed_ack: Some(Duration::from_millis(40)),
             min_rto: Duration::from_millis(200),
             proportional: true,
+            late_timers: false,
         }
     }
 }

@@ -20,8 +20,8 @@ use summary::{Repeats, write_summary};
 /// | field | |
 /// |---|---|
 /// | time | seconds, with nine decimals |
-/// | event | `send`, `arrive` (at the end of a link), `receive` (an agent is handed it), `drop-policer`, `drop-full`, `drop-early`, `drop-loss`, `drop-blackout` |
-/// | place | the node that sends or receives, the link that drops or was crossed |
+/// | event | `send`, `arrive` (at the end of a link), `receive` (an agent is handed it), `drop-policer`, `drop-full`, `drop-early`, `drop-loss`, `drop-blackout`, `drop-host` (the receiving host had no room) |
+/// | place | the node that sends, receives or has no room, the link that drops or was crossed |
 /// | flow | its name |
 /// | direction | `>` from the flow's sender, `<` to it |
 /// | protocol | `udt`, `tcp`, `cbr` |
@@ -119,6 +119,7 @@ fn name(kind: EventKind) -> &'static str {
         EventKind::Dropped(Cause::Early) => "drop-early",
         EventKind::Dropped(Cause::Loss) => "drop-loss",
         EventKind::Dropped(Cause::Blackout) => "drop-blackout",
+        EventKind::Overrun => "drop-host",
     }
 }
 

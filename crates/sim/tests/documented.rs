@@ -29,6 +29,7 @@ fn every_key_is_described() {
             "duration = \"1s\"\n{link}{flow}protocol = \"tcp-cubic\"\noptions = {{ {unknown} }}\n"
         ),
         format!("duration = \"1s\"\n{link}{flow}[[node]]\n{unknown}\nname = \"a\"\n"),
+        format!("duration = \"1s\"\n{link}{flow}[[host]]\n{unknown}\nname = \"x\"\n"),
     ];
     let mut count = 0;
     for key in texts.iter().flat_map(|text| keys(text)) {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use farhaul_base::names::suggestion;
-use farhaul_link::{LinkConfig, QueueConfig, Rate};
+use farhaul_link::{DeliveryTrace, LinkConfig, QueueConfig, Rate};
 
 use super::LinkSpec;
 use super::flow_table::bytes;
@@ -64,19 +64,37 @@ pub(super) fn read(
 fn direction(section: &Section<'_>, base: LinkSpec, rate_required: bool) -> LinkSpec {
     let mut spec = base;
     let config = &mut spec.config;
-    let rate = if rate_required { section.required("rate") } else { section.text("rate") };
-    if let Some(scalar) = rate {
+    let traced = read_trace(section);
+    let needs_rate = rate_required && section.raw("trace").is_none();
+    let rate = if needs_rate { section.required("rate") } else { section.text("rate") };
+    if let (Some(scalar), Some(_)) = (&rate, section.raw("trace")) {
+        section.reader().problem(&scalar.span, "a trace is the rate: leave one of them out");
+    } else if let Some(scalar) = rate {
+        config.trace = None;
         config.rate = match scalar.text.as_str() {
             "unlimited" => None,
             _ => section.parse("rate", &scalar, str::parse::<Rate>).or(config.rate),
         };
     }
-    let changes = section.list("rate_changes");
-    if !changes.is_empty() {
-        let joined = changes.iter().map(|scalar| scalar.text.as_str()).collect::<Vec<_>>();
-        let scalar = Scalar { text: joined.join(","), span: changes[0].span.clone() };
-        let changes = section.parse("rate_changes", &scalar, str::parse);
-        config.rate_changes = changes.unwrap_or_default();
+    if let Some(trace) = traced {
+        (config.rate, config.trace) = (None, Some(trace));
+    }
+    if let Some(changes) = joined(section, "rate_changes") {
+        let read = section.parse("rate_changes", &changes, str::parse);
+        config.rate_changes = read.unwrap_or_default();
+        if config.trace.is_some() && !config.rate_changes.is_empty() {
+            section.reader().problem(&changes.span, "a trace is the rate, which has no changes");
+        }
+    }
+    if let Some(changes) = joined(section, "delay_changes") {
+        let read = section.parse("delay_changes", &changes, str::parse);
+        config.delay_changes = read.unwrap_or_default();
+    }
+    if let Some(policer) = section.text("policer") {
+        config.policer = match policer.text.as_str() {
+            "none" => None,
+            _ => section.parse("policer", &policer, str::parse),
+        };
     }
     config.delay = section.duration("delay").unwrap_or(config.delay);
     config.jitter = section.value("jitter").unwrap_or(config.jitter);
@@ -101,6 +119,44 @@ fn direction(section: &Section<'_>, base: LinkSpec, rate_required: bool) -> Link
     spec
 }
 
+/// A list of changes as the text that has commas between them; none if the key is not there.
+fn joined(section: &Section<'_>, key: &'static str) -> Option<Scalar> {
+    let changes = section.list(key);
+    let span = changes.first()?.span.clone();
+    let texts: Vec<&str> = changes.iter().map(|scalar| scalar.text.as_str()).collect();
+    Some(Scalar { text: texts.join(","), span })
+}
+
+/// `trace`: a list of milliseconds, or the name of a file of them.
+fn read_trace(section: &Section<'_>) -> Option<DeliveryTrace> {
+    let (text, span) = match section.item("trace")? {
+        Item::Scalar(name) => match section.reader().file(&name.text) {
+            Ok(text) => (text.to_string(), name.span),
+            Err(error) => {
+                section.reader().problem(&name.span, format!("trace: {error}"));
+                return None;
+            }
+        },
+        Item::List(stamps, span) => {
+            let texts: Vec<&str> = stamps.iter().map(|stamp| stamp.text.as_str()).collect();
+            (texts.join(" "), span)
+        }
+        Item::Table(_, span) => {
+            section
+                .reader()
+                .problem(&span, "'trace' is a list of milliseconds or the name of a file");
+            return None;
+        }
+    };
+    match text.parse() {
+        Ok(trace) => Some(trace),
+        Err(error) => {
+            section.reader().problem(&span, format!("trace: {error}"));
+            None
+        }
+    }
+}
+
 /// The kinds of a model, each with the keys that its table has beside `kind`; the first is meant
 /// where there is none.
 type Kinds = &'static [(&'static str, &'static [&'static str])];
@@ -115,6 +171,9 @@ const QUEUES: Kinds = &[
         ],
     ),
     ("codel", &["packets", "bytes", "limit", "target", "interval"]),
+    ("pie", &["packets", "bytes", "limit", "target"]),
+    ("fq_codel", &["packets", "bytes", "limit", "flows", "quantum", "target", "interval"]),
+    ("dualpi2", &["packets", "bytes", "limit", "target", "coupling"]),
 ];
 
 const LOSSES: Kinds = &[

@@ -6,6 +6,7 @@ use farhaul_base::names::suggestion;
 use toml::de::{DeTable, DeValue};
 
 use super::duplicates::{self, duplicates};
+use super::files::{self, File, Files};
 use super::problems::{Problem, Problems, line_of};
 use super::reader::{Reader, Scalar, Variables};
 use super::{Scenario, tables};
@@ -22,6 +23,8 @@ pub struct Plan {
     cases: BTreeMap<String, Variables>,
     seeds: u64,
     seed: Option<u64>,
+    /// The files that it names.
+    files: BTreeMap<String, File>,
 }
 
 /// One run of a plan.
@@ -47,7 +50,7 @@ const MOST_VALUES: u64 = 100_000_000;
 const ENOUGH_PROBLEMS: usize = 1_000;
 
 impl Plan {
-    /// Reads a file. `overrides` go before its `[set]`, `[sweep]` and `[[case]]`: a value, or
+    /// Reads a scenario that names no files. `overrides` go before its `[set]`, `[sweep]` and `[[case]]`: a value, or
     /// `[a, b]` for several to sweep over. `seed` goes before its seed.
     ///
     /// # Errors
@@ -57,6 +60,21 @@ impl Plan {
         overrides: &[(String, String)],
         seed: Option<u64>,
     ) -> Result<Plan, Problems> {
+        Plan::parse_file(text, overrides, seed, &files::nothing)
+    }
+
+    /// As [`Plan::parse`]; a file that the scenario names is what `load` says, or an error that says why
+    /// it cannot be read. Each is loaded once.
+    ///
+    /// # Errors
+    /// As `parse`.
+    pub fn parse_file(
+        text: &str,
+        overrides: &[(String, String)],
+        seed: Option<u64>,
+        load: &dyn Fn(&str) -> Result<String, String>,
+    ) -> Result<Plan, Problems> {
+        let files = Files::new(load);
         let document = document(text)?;
         let mut plan = Plan {
             text: text.to_owned(),
@@ -65,6 +83,7 @@ impl Plan {
             cases: BTreeMap::new(),
             seeds: 1,
             seed,
+            files: BTreeMap::new(),
         };
         let mut problems = plan.read_variables(&document, overrides);
         if problems.is_empty() && plan.points() > MOST_POINTS {
@@ -75,7 +94,7 @@ impl Plan {
             // What is wrong at one value of a variable may be right at another.
             let (mut parts, mut values) = (0, 0u64);
             for point in 0..plan.combinations() {
-                match plan.scenario(&document, point, 0) {
+                match plan.scenario(&document, &files, point, 0) {
                     Ok(scenario) => {
                         parts += scenario.links.len() + scenario.flows.len();
                         let of_seeds = scenario.values().saturating_mul(plan.seeds);
@@ -101,6 +120,7 @@ impl Plan {
                 }
             }
         }
+        plan.files = files.into_read();
         if problems.is_empty() { Ok(plan) } else { Err(Problems::of(problems)) }
     }
 
@@ -126,7 +146,9 @@ impl Plan {
     pub fn point(&self, number: u64) -> Result<Point, Problems> {
         let (combination, repetition) = (number / self.seeds, number % self.seeds);
         let document = document(&self.text)?;
-        let scenario = self.scenario(&document, combination, repetition).map_err(Problems::of)?;
+        let files = Files::known(self.files.clone());
+        let scenario = self.scenario(&document, &files, combination, repetition);
+        let scenario = scenario.map_err(Problems::of)?;
         Ok(Point { values: self.values(combination), repetition, scenario })
     }
 
@@ -155,6 +177,7 @@ impl Plan {
     fn scenario(
         &self,
         document: &DeTable<'_>,
+        files: &Files<'_>,
         combination: u64,
         repetition: u64,
     ) -> Result<Scenario, Vec<Problem>> {
@@ -168,7 +191,7 @@ impl Plan {
                 .map(|(name, value)| (name.clone(), value.clone())),
         );
         variables.extend(swept);
-        let mut scenario = tables::read(&self.text, document, &variables)?;
+        let mut scenario = tables::read(&self.text, document, &variables, files)?;
         scenario.seed = self.seed.unwrap_or(scenario.seed).wrapping_add(repetition);
         Ok(scenario)
     }
@@ -180,7 +203,8 @@ impl Plan {
         overrides: &[(String, String)],
     ) -> Vec<Problem> {
         let none = Variables::new();
-        let reader = Reader::new(&self.text, &none);
+        let files = Files::new(&files::nothing);
+        let reader = Reader::new(&self.text, &none, &files);
         let mut set = Variables::new();
         let mut sweep: Vec<(usize, String, Vec<String>)> = Vec::new();
         let mut seeds = None;

@@ -13,6 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::expression;
+use super::files::{File, Files};
 use super::problems::{Problem, line_of};
 
 /// The values of variables.
@@ -22,6 +23,7 @@ pub(super) type Variables = BTreeMap<String, String>;
 pub(super) struct Reader<'a> {
     text: &'a str,
     variables: &'a Variables,
+    files: &'a Files<'a>,
     problems: RefCell<Vec<Problem>>,
 }
 
@@ -52,8 +54,13 @@ pub(super) struct Scalar {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str, variables: &'a Variables) -> Self {
-        Reader { text, variables, problems: RefCell::default() }
+    pub(super) fn new(text: &'a str, variables: &'a Variables, files: &'a Files<'a>) -> Self {
+        Reader { text, variables, files, problems: RefCell::default() }
+    }
+
+    /// The text of a file that the scenario names.
+    pub(super) fn file(&self, name: &str) -> File {
+        self.files.get(name)
     }
 
     pub(super) fn problem(&self, span: &Range<usize>, message: impl Into<String>) {

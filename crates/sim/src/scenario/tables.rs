@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::{DeTable, DeValue};
 
+use super::files::Files;
+use super::host_table::Hosts;
 use super::problems::Problem;
 use super::reader::{Reader, Scalar, Section, Variables};
 use super::{LinkSpec, Protocol, Scenario, flow_table, link_table};
@@ -50,8 +52,9 @@ pub(super) fn read(
     text: &str,
     document: &DeTable<'_>,
     variables: &Variables,
+    files: &Files<'_>,
 ) -> Result<Scenario, Vec<Problem>> {
-    let reader = Reader::new(text, variables);
+    let reader = Reader::new(text, variables, files);
     let scenario = read_all(&reader, document);
     let problems = reader.into_problems();
     match scenario {
@@ -73,11 +76,12 @@ fn read_all(reader: &Reader<'_>, document: &DeTable<'_>) -> Option<Scenario> {
     let measure_from = top.duration("measure_from");
     let measure_to = top.duration("measure_to");
     let friendliness = flow_table::friendliness(&top);
-    let mut nodes = Nodes::default();
+    let (mut nodes, mut hosts) = (Nodes::default(), Hosts::default());
+    each(&top, "host", "[[host]]", |section| hosts.read_own(section));
+    hosts.read_usual(&top);
     each(&top, "node", "[[node]]", |section| {
-        if let Some(name) = section.required("name") {
-            nodes.number(&name.text);
-        }
+        let number = section.required("name").map(|name| nodes.number(&name.text));
+        hosts.read_node(section, number);
     });
     let (mut links, mut link_lines) = (Vec::new(), Vec::new());
     each(&top, "link", "[[link]]", |section| {
@@ -135,6 +139,7 @@ fn read_all(reader: &Reader<'_>, document: &DeTable<'_>) -> Option<Scenario> {
         duration,
         sample,
         measure,
+        hosts: hosts.of(nodes.names.len()),
         nodes: nodes.names,
         links,
         flows,

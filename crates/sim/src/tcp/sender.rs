@@ -14,6 +14,10 @@ use super::segment::{BLOCKS, Block, Kind};
 
 /// The largest window that a law can set, packets.
 const MOST_WINDOW: f64 = (1u64 << 29) as f64;
+/// What Linux sends at once when it paces: a millisecond of data (`sk_pacing_shift`), and no more than
+/// one call of segmentation offload takes.
+const BURST_NS: f64 = 1e6;
+const BURST_SEGMENTS: f64 = 44.0;
 
 /// Counters of a connection, or of many together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +62,7 @@ pub struct Sender {
     sampler: Sampler,
     started: Time,
     proportional: bool,
+    late_timers: bool,
     packet_size: u32,
     payload: u32,
     /// Bytes to send; none: without end.
@@ -140,6 +145,7 @@ impl Sender {
             sampler: Sampler::new(seq(0)),
             started: now,
             proportional: config.proportional,
+            late_timers: config.late_timers,
             packet_size: config.packet_size,
             payload,
             bytes,
@@ -418,7 +424,11 @@ impl Sender {
         let period_ns = self.governor.knobs().period_ns;
         if period_ns > 0.0 {
             let period = Duration::from_nanos(period_ns as u64);
-            self.paced = self.paced.max(now) + period;
+            // As tcp_update_skb_after_send of Linux: half of a burst at most is made up for.
+            let burst_ns = (BURST_SEGMENTS * period_ns).min(BURST_NS).max(period_ns);
+            let credit_ns = if self.late_timers { (burst_ns / 2.0) as u64 } else { 0 };
+            let earliest = Time::from_nanos(now.as_nanos().saturating_sub(credit_ns));
+            self.paced = self.paced.max(earliest) + period;
         }
         send(Kind::Data { number, len, last });
     }

@@ -15,7 +15,7 @@ use crate::scenario::Scenario;
 
 const KEYS: [&str; 9] =
     ["event", "kind", "protocol", "flow", "direction", "link", "node", "from", "to"];
-const EVENTS: [&str; 9] = [
+const EVENTS: [&str; 10] = [
     "send",
     "arrive",
     "receive",
@@ -25,6 +25,7 @@ const EVENTS: [&str; 9] = [
     "drop-early",
     "drop-loss",
     "drop-blackout",
+    "drop-host",
 ];
 
 /// Which events are shown: those that meet all conditions.
@@ -33,7 +34,7 @@ const EVENTS: [&str; 9] = [
 /// `|` or. The keys are
 ///
 /// - `event`: `send`, `arrive`, `receive`, `drop` or one of `drop-policer`, `drop-full`, `drop-early`,
-///   `drop-loss`, `drop-blackout`;
+///   `drop-loss`, `drop-blackout`, `drop-host`;
 /// - `kind`: `data`, `ack`, `ack2`, `nak`, `handshake`, `shutdown`, `keep-alive`, `drop-request`,
 ///   `syn`, `reset`, `filler`, `damaged`, `other`;
 /// - `protocol`: `udt`, `tcp`, `cbr`;
@@ -189,7 +190,7 @@ impl Condition {
         let agent = event.packet.from.0;
         match self {
             Condition::Event(names) => {
-                let dropped = matches!(event.kind, EventKind::Dropped(_));
+                let dropped = matches!(event.kind, EventKind::Dropped(_) | EventKind::Overrun);
                 (dropped && names.contains(&"drop")) || names.contains(&name(event.kind))
             }
             Condition::Kind(kinds) => kinds.contains(&event.packet.content.kind()),
