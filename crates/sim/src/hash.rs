@@ -70,6 +70,10 @@ impl TraceHash {
     fn put_segment(&mut self, segment: &Segment) {
         self.put(segment.connection.to_le_bytes());
         self.put([u8::from(segment.damaged)]);
+        if segment.ecn.is_capable() || segment.marks > 0 {
+            self.put([segment.ecn as u8]);
+            self.put(segment.marks.to_le_bytes());
+        }
         match &segment.kind {
             Kind::Syn => self.put([0]),
             Kind::SynAck { window } => {

@@ -240,7 +240,7 @@ impl Doze {
 /// of its sender's it is of.
 fn cumulative_ack(packet: &Packet) -> Option<u32> {
     match &packet.content {
-        Content::Tcp(Segment { connection, damaged: false, kind: Kind::Ack { .. } }) => {
+        Content::Tcp(Segment { connection, damaged: false, kind: Kind::Ack { .. }, .. }) => {
             Some(*connection)
         }
         Content::Udt { header, payload } => {

@@ -41,7 +41,7 @@ pub use run::Run;
 pub use scenario::{FlowSpec, LinkSpec, Plan, Point, Problem, Problems, Protocol, Scenario};
 pub use simulation::{Agent, AgentId, Sent, Simulation};
 pub use tcp::{
-    BLOCKS, Block, Kind, RttSamples, Segment, SinkStats, TCP_HEADERS, TcpConfig, TcpSink,
+    BLOCKS, Block, Kind, RttSamples, Segment, SinkStats, TCP_HEADERS, TcpConfig, TcpEcn, TcpSink,
     TcpSource, TcpStats, Transfers, Workload,
 };
 pub use trace::{Filter, FilterError, Trace};

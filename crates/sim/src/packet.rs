@@ -1,6 +1,7 @@
 //! What travels over the links of a simulated network.
 
 use bytes::Bytes;
+use farhaul_link::Ecn;
 use farhaul_wire::HEADER_LEN;
 
 use crate::simulation::AgentId;
@@ -70,5 +71,27 @@ impl farhaul_link::Packet for Packet {
             Content::Tcp(segment) => segment.damaged = true,
             Content::Damaged(_) => {}
         }
+    }
+
+    fn ecn(&self) -> Ecn {
+        match &self.content {
+            Content::Tcp(segment) => segment.ecn,
+            _ => Ecn::NotCapable,
+        }
+    }
+
+    fn mark(&mut self) {
+        if let Content::Tcp(segment) = &mut self.content {
+            segment.ecn = Ecn::Marked;
+        }
+    }
+
+    fn flow(&self) -> u64 {
+        let connection = match &self.content {
+            Content::Tcp(segment) => segment.connection,
+            _ => 0,
+        };
+        // The addresses, and what of a TCP flow is the port.
+        u64::from(connection) << 32 | u64::from(self.from.0)
     }
 }

@@ -189,6 +189,9 @@ pub struct LinkReport {
     pub drops_queue: u64,
     /// Of these, dropped by RED or CoDel before the queue was full.
     pub drops_early: u64,
+    /// Packets marked by the queue (ECN).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marked: u64,
     /// Packets in the queue while measuring, the one in transmission included.
     pub queue: Queue,
     /// Packets in the queue at each sample.
@@ -276,6 +279,7 @@ impl LinkReport {
             drops_policer: end.dropped_policer,
             drops_queue: end.dropped_queue,
             drops_early: end.dropped_early,
+            marked: end.marked,
             queue: Queue { mean: fill / span_ns, max: end.queue.packets_max },
             queue_series,
         }

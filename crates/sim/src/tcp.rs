@@ -3,9 +3,10 @@
 //! What of TCP matters to how fast data moves is there: set-up, cumulative and selective
 //! acknowledgements (RFC 2018), delayed ones (RFC 5681), recovery by what is in flight (RFC 6675)
 //! with proportional rate reduction (RFC 6937), the retransmission timer (RFC 6298), the receive
-//! window. Payload is counted and not carried, in one direction.
+//! window, explicit congestion notification (RFC 3168, and as RFC 8257 answers it). Payload is counted and not carried, in one direction.
 
 mod connections;
+mod ecn;
 mod ranges;
 mod receiver;
 mod recovery;
@@ -21,6 +22,7 @@ use core::time::Duration;
 
 use farhaul_control::Spec;
 
+pub use ecn::TcpEcn;
 pub use rto::RttSamples;
 pub use segment::{BLOCKS, Block, Kind, Segment, TCP_HEADERS};
 pub use sender::TcpStats;
@@ -49,6 +51,8 @@ pub struct TcpConfig {
     /// The host's timers come late: segments that pacing would have let go in the meantime leave
     /// together, up to half of what Linux sends at once. Off: each waits for its own time.
     pub late_timers: bool,
+    /// Explicit congestion notification. Off.
+    pub ecn: TcpEcn,
 }
 
 impl Default for TcpConfig {
@@ -61,6 +65,7 @@ impl Default for TcpConfig {
             min_rto: Duration::from_millis(200),
             proportional: true,
             late_timers: false,
+            ecn: TcpEcn::Off,
         }
     }
 }

@@ -18,7 +18,7 @@ fn filler(number: u64) -> Packet {
 
 fn ack(from: u32, connection: u32, next: u64) -> Packet {
     let kind = Kind::Ack { next, window: 1, blocks: [Block::default(); BLOCKS] };
-    let content = Content::Tcp(Segment { connection, damaged: false, kind });
+    let content = Content::Tcp(Segment::new(connection, kind));
     Packet { from: AgentId(from), to: AgentId(0), content }
 }
 

@@ -273,6 +273,7 @@ fn tcp_options(section: &Section<'_>, key: &'static str, law: Spec) -> TcpConfig
     tcp.min_rto = options.duration("min_rto").unwrap_or(tcp.min_rto);
     tcp.receive_window = options.get("receive_window", parse_size).unwrap_or(tcp.receive_window);
     tcp.proportional = options.value("proportional").unwrap_or(tcp.proportional);
+    tcp.ecn = options.value("ecn").unwrap_or(tcp.ecn);
     options.finish();
     let wrong = if !(96..=65_535).contains(&tcp.packet_size) {
         Some("'packet_size' is from 96 to 65535 bytes")

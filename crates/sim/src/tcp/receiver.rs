@@ -37,6 +37,8 @@ pub struct Receiver {
     end: Option<(u64, u32)>,
     /// Segments that had arrived before.
     duplicates: u64,
+    /// Segments that have come marked.
+    marks: u32,
 }
 
 impl Receiver {
@@ -55,6 +57,7 @@ impl Receiver {
             payload: config.payload(),
             end: None,
             duplicates: 0,
+            marks: 0,
         }
     }
 
@@ -66,6 +69,16 @@ impl Receiver {
     /// Segments that had arrived before.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
+    }
+
+    /// The segment that has just come was marked, or not.
+    pub fn count_mark(&mut self, marked: bool) {
+        self.marks = self.marks.wrapping_add(u32::from(marked));
+    }
+
+    /// Segments that have come marked.
+    pub fn marks(&self) -> u32 {
+        self.marks
     }
 
     /// Whether everything has arrived; and how many segments that was.

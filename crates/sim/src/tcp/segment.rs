@@ -1,6 +1,8 @@
 //! What TCP connections exchange: what of a segment matters to the course of a connection, without
 //! its payload.
 
+use farhaul_link::Ecn;
+
 /// Bytes of IPv4 and TCP headers without options.
 pub const TCP_HEADERS: u32 = 40;
 /// Bytes of options of a SYN: maximum segment size, window scale, SACK permitted, padding.
@@ -20,6 +22,11 @@ pub struct Segment {
     pub connection: u32,
     /// A bit was inverted on the way, so that the checksum is wrong.
     pub damaged: bool,
+    /// Explicit congestion notification, of data where its sender knows it.
+    pub ecn: Ecn,
+    /// Of an ACK, how many of the connection's data segments have come marked: what accurate feedback
+    /// tells (RFC 9768), which echoes (RFC 3168 §6.1.3) are the lowest bit of.
+    pub marks: u32,
     /// What it is.
     pub kind: Kind,
 }
@@ -66,6 +73,11 @@ pub struct Block {
 }
 
 impl Segment {
+    /// One as its host sends it, without congestion notification.
+    pub fn new(connection: u32, kind: Kind) -> Self {
+        Segment { connection, damaged: false, ecn: Ecn::NotCapable, marks: 0, kind }
+    }
+
     /// Bytes on the wire with all headers.
     pub fn wire_len(&self) -> u32 {
         let rest = match &self.kind {
@@ -87,7 +99,7 @@ mod tests {
 
     #[test]
     fn sizes() {
-        let size = |kind| Segment { connection: 0, damaged: false, kind }.wire_len();
+        let size = |kind| Segment::new(0, kind).wire_len();
         assert_eq!(size(Kind::Data { number: 0, len: 1460, last: false }), 1500);
         assert_eq!(size(Kind::Syn), 52);
         let mut blocks = [Block::default(); BLOCKS];

@@ -7,13 +7,16 @@ use farhaul_control::{Arrival, Governor, Knobs, Law, Sampler, SentPacket, Trace,
 use farhaul_wire::{LossRange, Seq};
 
 use super::TcpConfig;
+use super::ecn::{Answer, Marks};
 use super::recovery::Recovery;
 use super::rto::{RttEstimator, RttSamples};
 use super::scoreboard::Scoreboard;
-use super::segment::{BLOCKS, Block, Kind};
+use super::segment::{BLOCKS, Block, Kind, Segment};
 
 /// The largest window that a law can set, packets.
 const MOST_WINDOW: f64 = (1u64 << 29) as f64;
+/// Marks do not bring the window below this, packets (RFC 8257 §3.3).
+const LEAST_MARKED_WINDOW: f64 = 2.0;
 /// What Linux sends at once when it paces: a millisecond of data (`sk_pacing_shift`), and no more than
 /// one call of segmentation offload takes.
 const BURST_NS: f64 = 1e6;
@@ -87,6 +90,7 @@ pub struct Sender {
     /// There was room in the window and nothing to fill it with since the last ACK.
     limited: bool,
     rate: DeliveryRate,
+    marks: Marks,
     /// Segments known to have arrived.
     delivered: u64,
     /// What the law is to hear of with the next event: the latest of them.
@@ -162,6 +166,7 @@ impl Sender {
             last_sent: now,
             limited: false,
             rate: DeliveryRate { since: now, segments: 0, rate: 0.0 },
+            marks: Marks::new(config.ecn),
             delivered: 0,
             newest: None,
             stats: TcpStats::default(),
@@ -206,8 +211,8 @@ impl Sender {
     }
 
     /// A segment has come.
-    pub fn receive(&mut self, now: Time, kind: &Kind) {
-        match (self.state, kind) {
+    pub fn receive(&mut self, now: Time, segment: &Segment) {
+        match (self.state, &segment.kind) {
             (State::Connecting { at, again }, Kind::SynAck { window }) => {
                 if !again {
                     self.rtt.update(now - at);
@@ -221,7 +226,7 @@ impl Sender {
                 self.last_sent = now;
             }
             (State::Open, Kind::Ack { next, window, blocks }) => {
-                self.on_ack(now, *next, *window, blocks);
+                self.on_ack(now, *next, *window, blocks, segment.marks);
             }
             // The receiver has everything and has forgotten the connection.
             (State::Open, Kind::Reset) => {
@@ -233,7 +238,7 @@ impl Sender {
         }
     }
 
-    fn on_ack(&mut self, now: Time, next: u64, window: u32, blocks: &[Block; BLOCKS]) {
+    fn on_ack(&mut self, now: Time, next: u64, window: u32, blocks: &[Block; BLOCKS], marks: u32) {
         if next < self.board.una() || next > self.board.end() {
             return;
         }
@@ -264,6 +269,7 @@ impl Sender {
             self.timer = None;
             self.tell_law(now, limited, |law, view, knobs| law.on_ack(seq(next), view, knobs));
         }
+        self.answer_marks(now, marks, delivery.delivered);
         let lost = self.detect_losses(now);
         if let Some(recovery) = &mut self.recovery {
             recovery.on_ack(delivery, lost, self.board.pipe(), whole(self.governor.knobs().window));
@@ -273,6 +279,24 @@ impl Sender {
             self.tell_law(now, true, |law, view, knobs| law.close(view, knobs));
         } else if self.board.outstanding() > 0 && self.timer.is_none() {
             self.start_timer(now);
+        }
+    }
+
+    /// Of all the connection's segments `marks` have come marked, and `delivered` more have come.
+    fn answer_marks(&mut self, now: Time, marks: u32, delivered: u64) {
+        let (una, end) = (self.board.una(), self.board.end());
+        match self.marks.on_ack(marks, delivered, una, end) {
+            None => {}
+            // A loss that is being repaired has been answered.
+            Some(_) if self.recovery.is_some() => {}
+            Some(Answer::Loss) => {
+                let at = [LossRange::single(seq(una))];
+                self.tell_law(now, false, |law, view, knobs| law.on_loss(&at, view, knobs));
+            }
+            Some(Answer::Scale(by)) => {
+                let knobs = self.governor.knobs_mut();
+                knobs.window = (knobs.window * by).max(LEAST_MARKED_WINDOW);
+            }
         }
     }
 

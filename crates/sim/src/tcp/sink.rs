@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use farhaul_base::Time;
+use farhaul_link::Ecn;
 
 use super::TcpConfig;
 use super::connections::Connections;
@@ -101,18 +102,19 @@ impl TcpSink {
                 }
             }
             Kind::Data { number: which, len, last } => {
-                self.on_data(now, number, which, len, last);
+                self.on_data(now, number, which, len, last, segment.ecn == Ecn::Marked);
             }
             Kind::SynAck { .. } | Kind::Ack { .. } | Kind::Reset => {}
         }
     }
 
-    fn on_data(&mut self, now: Time, number: u32, which: u64, len: u32, last: bool) {
+    fn on_data(&mut self, now: Time, number: u32, which: u64, len: u32, last: bool, marked: bool) {
         self.stats.segments += 1;
         match self.connections.get_mut(number) {
             Some(Inbound::Open(receiver)) => {
                 let (bytes, duplicates) = (receiver.bytes(), receiver.duplicates());
                 receiver.receive(now, which, len, last);
+                receiver.count_mark(marked);
                 self.bytes += receiver.bytes() - bytes;
                 self.stats.duplicates += receiver.duplicates() - duplicates;
                 self.connections.ask(number, now);
@@ -133,7 +135,11 @@ impl TcpSink {
     fn reply(&mut self, connection: u32, kind: Kind) {
         let Some(to) = self.peer else { return };
         self.stats.acks += u64::from(matches!(kind, Kind::Ack { .. }));
-        let content = Content::Tcp(Segment { connection, damaged: false, kind });
+        let marks = match self.connections.get_mut(connection) {
+            Some(Inbound::Open(receiver)) => receiver.marks(),
+            _ => 0,
+        };
+        let content = Content::Tcp(Segment { marks, ..Segment::new(connection, kind) });
         self.replies.push(Packet { from: self.own, to, content });
     }
 

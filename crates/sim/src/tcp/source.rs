@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use farhaul_base::{Rng, Time};
+use farhaul_link::Ecn;
 
 use super::TcpConfig;
 use super::connections::Connections;
@@ -102,15 +103,17 @@ impl TcpSource {
             return;
         }
         let Some(transfer) = self.connections.get_mut(segment.connection) else { return };
-        transfer.sender.receive(now, &segment.kind);
+        transfer.sender.receive(now, segment);
         self.connections.ask(segment.connection, now);
     }
 
     /// Lets happen what is due, and hands what is to leave to `send`. Returns when to come again.
     pub fn turn(&mut self, now: Time, send: &mut dyn FnMut(Packet)) -> Option<Time> {
-        let (from, to) = (self.own, self.peer);
+        let (from, to, ecn) = (self.own, self.peer, self.config.ecn.of_data());
         let mut send = |connection, kind| {
-            let content = Content::Tcp(Segment { connection, damaged: false, kind });
+            let is_data = matches!(kind, Kind::Data { .. });
+            let ecn = if is_data { ecn } else { Ecn::NotCapable };
+            let content = Content::Tcp(Segment { ecn, ..Segment::new(connection, kind) });
             send(Packet { from, to, content });
         };
         self.begin(now, &mut send);

@@ -7,7 +7,7 @@ fn open(config: &TcpConfig, bytes: Option<u64>) -> Sender {
     let mut sender = Sender::connect(MS(0), config, bytes, 1, &mut |kind| {
         assert_eq!(kind, Kind::Syn);
     });
-    sender.receive(MS(100), &Kind::SynAck { window: 1_000 });
+    sender.receive(MS(100), &Segment::new(0, Kind::SynAck { window: 1_000 }));
     sender
 }
 
@@ -38,7 +38,7 @@ fn slow_start_from_the_initial_window() {
     assert_eq!(sent, (0..10).collect::<Vec<_>>());
     // SRTT 100 ms, RTTVAR 50 ms: a time-out of 300 ms.
     assert_eq!(next, Some(MS(400)));
-    sender.receive(MS(200), &ack(2, None));
+    sender.receive(MS(200), &Segment::new(0, ack(2, None)));
     assert_eq!(turn(&mut sender, 200).0, [10, 11, 12, 13]);
     assert_eq!(sender.window(), 12.0);
 }
@@ -47,19 +47,19 @@ fn slow_start_from_the_initial_window() {
 fn limited_transmit_then_recovery_then_growth() {
     let mut sender = open(&TcpConfig::default(), None);
     turn(&mut sender, 100);
-    sender.receive(MS(200), &ack(0, Some((1, 2))));
+    sender.receive(MS(200), &Segment::new(0, ack(0, Some((1, 2)))));
     assert_eq!(turn(&mut sender, 200).0, [10], "a new segment for a duplicate ACK (RFC 3042)");
-    sender.receive(MS(201), &ack(0, Some((1, 3))));
+    sender.receive(MS(201), &Segment::new(0, ack(0, Some((1, 3)))));
     assert_eq!(turn(&mut sender, 201).0, [11]);
-    sender.receive(MS(202), &ack(0, Some((1, 4))));
+    sender.receive(MS(202), &Segment::new(0, ack(0, Some((1, 4)))));
     assert_eq!(turn(&mut sender, 202).0, [0]);
     assert_eq!((sender.window(), sender.stats().recoveries), (5.0, 1));
-    sender.receive(MS(300), &ack(10, None));
+    sender.receive(MS(300), &Segment::new(0, ack(10, None)));
     assert_eq!(sender.window(), 5.0, "a partial ACK");
-    sender.receive(MS(301), &ack(12, None));
+    sender.receive(MS(301), &Segment::new(0, ack(12, None)));
     assert_eq!(sender.window(), 5.0, "the full ACK");
     assert_eq!(turn(&mut sender, 301).0.len(), 5);
-    sender.receive(MS(400), &ack(13, None));
+    sender.receive(MS(400), &Segment::new(0, ack(13, None)));
     assert_eq!(sender.window(), 5.2);
     let stats = sender.stats();
     assert_eq!((stats.segments_retransmitted, stats.segments_lost, stats.timeouts), (1, 1, 0));
@@ -77,21 +77,21 @@ fn a_lost_retransmission_reduces_the_window_again() {
     let mut sender = open(&config, None);
     assert_eq!(turn(&mut sender, 100).0.len(), 40);
     // Segments 0 and 1 are lost.
-    sender.receive(MS(200), &ack(0, Some((2, 30))));
+    sender.receive(MS(200), &Segment::new(0, ack(0, Some((2, 30)))));
     assert_eq!((sender.window(), sender.stats().recoveries), (20.0, 1));
     let (sent, _) = turn(&mut sender, 200);
     assert_eq!((sent[..3].to_vec(), sent.len()), (vec![0, 1, 40], 10));
     // Both retransmissions are lost too: the three new segments after them arrive.
-    sender.receive(MS(300), &ack(0, Some((2, 42))));
+    sender.receive(MS(300), &Segment::new(0, ack(0, Some((2, 42)))));
     assert_eq!(sender.window(), 20.0);
-    sender.receive(MS(301), &ack(0, Some((2, 43))));
+    sender.receive(MS(301), &Segment::new(0, ack(0, Some((2, 43)))));
     assert_eq!((sender.window(), sender.stats().recoveries), (10.0, 2));
     let (sent, _) = turn(&mut sender, 301);
     assert_eq!(sent[..2], [0, 1]);
     // It is over when what was sent before the second one is acknowledged.
-    sender.receive(MS(400), &ack(47, None));
+    sender.receive(MS(400), &Segment::new(0, ack(47, None)));
     assert!(sender.recovery.is_some());
-    sender.receive(MS(401), &ack(48, None));
+    sender.receive(MS(401), &Segment::new(0, ack(48, None)));
     assert!(sender.recovery.is_none());
     assert_eq!((sender.window(), sender.stats().timeouts), (10.0, 0));
 }
@@ -106,11 +106,11 @@ fn time_outs_double_and_end_recoveries() {
     let (sent, next) = turn(&mut sender, 1_000);
     assert_eq!((sent, next), (vec![0], Some(MS(2_200))), "1.2 s");
     // Two segments for one that is acknowledged; the time-out stays until there is a sample.
-    sender.receive(MS(1_100), &ack(1, None));
+    sender.receive(MS(1_100), &Segment::new(0, ack(1, None)));
     assert_eq!(turn(&mut sender, 1_100), (vec![1, 2], Some(MS(2_300))));
     assert_eq!(sender.stats().segments_lost, 20);
     // Later losses of the same window are no news.
-    sender.receive(MS(1_200), &ack(1, Some((5, 9))));
+    sender.receive(MS(1_200), &Segment::new(0, ack(1, Some((5, 9)))));
     assert_eq!(sender.stats().recoveries, 0);
 }
 
@@ -118,7 +118,7 @@ fn time_outs_double_and_end_recoveries() {
 fn an_idle_connection_begins_anew() {
     let mut sender = open(&TcpConfig::default(), None);
     turn(&mut sender, 100);
-    sender.receive(MS(200), &ack(10, None));
+    sender.receive(MS(200), &Segment::new(0, ack(10, None)));
     assert_eq!(sender.window(), 20.0);
     // Nobody has asked it for more than its time-out.
     assert_eq!(turn(&mut sender, 600).0.len(), 10);
@@ -139,7 +139,7 @@ fn the_last_segment_is_short_and_ends_the_connection() {
             Kind::Data { number: 2, len: 500, last: true },
         ]
     );
-    sender.receive(MS(200), &ack(3, None));
+    sender.receive(MS(200), &Segment::new(0, ack(3, None)));
     assert!(sender.is_done());
     assert_eq!(sender.turn(MS(200), &mut |_| panic!("nothing")), None);
 }
@@ -158,8 +158,8 @@ fn a_law_may_pace() {
 fn acks_of_what_was_never_sent_are_ignored() {
     let mut sender = open(&TcpConfig::default(), None);
     turn(&mut sender, 100);
-    sender.receive(MS(200), &ack(11, None));
-    sender.receive(MS(200), &ack(0, Some((9, 400))));
+    sender.receive(MS(200), &Segment::new(0, ack(11, None)));
+    sender.receive(MS(200), &Segment::new(0, ack(0, Some((9, 400)))));
     assert_eq!((sender.board.una(), sender.board.end()), (0, 10));
     assert_eq!(sender.window(), 10.0);
 }
