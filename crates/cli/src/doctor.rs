@@ -1,10 +1,12 @@
 //! `farhaul doctor`: what slows transfers down, and what would help.
 
 mod far;
+mod record;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -31,6 +33,10 @@ const SECRET_MOST: u64 = 4096;
 ///
 /// Where there is no ssh, run `farhaul doctor --respond :9000 --secret-file FILE` on the other host
 /// and `farhaul doctor --path HOST:9000 --secret-file FILE` on this one, with the same file.
+///
+/// With --record it measures instead what this host does to time: how late its timers are, how long
+/// packets wait for a process, how often nothing runs at all. It prints that as a [[host]] table for
+/// scenarios of `farhaul sim`.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
     /// The other host, as ssh knows it: HOST or USER@HOST
@@ -61,6 +67,13 @@ pub struct DoctorArgs {
     /// farhaul's path on HOST; also FARHAUL_REMOTE_FARHAUL, or in the settings
     #[arg(long, value_name = "PATH", value_parser = value::WORDS.parse, requires = "host")]
     remote_farhaul: Option<String>,
+    /// Measure this host's noise, and print it as the host profile NAME of the simulator
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["host", "path", "respond", "no_disk"])]
+    record: Option<String>,
+    /// How long --record measures
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = value::TIME.parse,
+          requires = "record")]
+    record_time: Duration,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -68,6 +81,9 @@ pub struct DoctorArgs {
 
 /// Runs the command.
 pub fn run(args: &DoctorArgs) -> Result<()> {
+    if let Some(name) = &args.record {
+        return record::record(name, args.record_time, args.json);
+    }
     let secret = args.secret_file.as_deref().map(read_secret).transpose()?;
     if let (Some(addr), Some(secret)) = (&args.respond, &secret) {
         return answer(addr, secret);

@@ -111,5 +111,11 @@ pub fn audit_host(options: &AuditOptions, progress: &mut dyn FnMut(&'static str)
     report
 }
 
+/// The interface of the default route.
+pub(crate) fn default_interface(root: &Root) -> Option<String> {
+    let mut interfaces = network::interfaces(root).into_iter();
+    interfaces.find(|interface| interface.default_route).map(|interface| interface.name)
+}
+
 #[cfg(test)]
 mod tests;

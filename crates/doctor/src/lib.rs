@@ -2,13 +2,14 @@
 //!
 //! [`audit_host`] reads and measures one host, [`probe_path`] a path between two, [`advise`] makes of
 //! both what the transfer would be limited by and what to do about it, and [`show`] writes that for
-//! people. Reports are plain data, so that the other host can send its own. Nothing is changed by
+//! people; [`noise::measure`] tells what a host does to time. Reports are plain data, so that the other host can send its own. Nothing is changed by
 //! itself.
 
 #![forbid(unsafe_code)]
 
 pub mod advice;
 pub mod host;
+pub mod noise;
 pub mod path;
 mod root;
 mod show;
