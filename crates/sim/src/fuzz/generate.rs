@@ -4,15 +4,23 @@ use core::fmt::Write;
 
 use farhaul_base::Rng;
 
+use crate::host::HostProfile;
+
 /// The scenario of `seed`, as a file. It is the same on every machine.
 pub fn scenario(seed: u64) -> String {
-    let mut writer = Writer { rng: Rng::new(seed), text: String::new() };
+    let later = Rng::new(seed ^ LATER);
+    let mut writer = Writer { rng: Rng::new(seed), later, text: String::new() };
     writer.write(seed);
     writer.text
 }
 
+/// What the seed of later draws differs in.
+const LATER: u64 = 0x6c61_7465;
+
 struct Writer {
     rng: Rng,
+    /// What has been added to scenarios since is drawn from here: the rest is what it was.
+    later: Rng,
     text: String,
 }
 
@@ -22,6 +30,7 @@ impl Writer {
         self.line(format_args!("title = \"random scenario {seed}\""));
         // Runs end long before, unless something is stuck.
         self.line(format_args!("duration = \"4000s\"\nsample = \"250ms\"\nseed = {seed}\n"));
+        self.later(Self::hosts);
         for node in 1..nodes {
             let to = self.rng.below(node);
             self.link(node, to, true);
@@ -42,6 +51,14 @@ impl Writer {
         }
     }
 
+    /// What `draw` draws is not taken from the stream of the rest.
+    fn later<T>(&mut self, draw: impl FnOnce(&mut Self) -> T) -> T {
+        core::mem::swap(&mut self.rng, &mut self.later);
+        let drawn = draw(self);
+        core::mem::swap(&mut self.rng, &mut self.later);
+        drawn
+    }
+
     fn line(&mut self, line: core::fmt::Arguments<'_>) {
         // Writing to a text does not fail.
         let _ = writeln!(self.text, "{line}");
@@ -56,6 +73,29 @@ impl Writer {
 
     fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of[self.rng.below(of.len() as u64) as usize]
+    }
+
+    /// Half of the scenarios have hosts that take their time, all of a kind or the first one by itself.
+    fn hosts(&mut self) {
+        if self.rng.chance(0.5) {
+            return;
+        }
+        let profiles: Vec<&str> = HostProfile::all().map(|(name, _)| name).collect();
+        let profile = self.pick(&profiles);
+        self.line(format_args!("hosts = \"{profile}\""));
+        if self.rng.chance(0.5) {
+            let batch = 1 + self.rng.below(64);
+            self.line(format_args!("[[node]]\nname = \"n0\"\nbatch = {batch}"));
+            let least = self.rng.below(2_000);
+            let (most, longer) = (least + self.rng.below(2_000), self.rng.below(20_000));
+            let times = format!("90%:{most}us,100%:{}us", most + longer);
+            let key = self.pick(&["timer", "wake", "coalesce"]);
+            self.line(format_args!("{key} = \"0%:{least}us,{times}\""));
+            let (hold, ring) = (self.rng.below(5_000), self.spread(16, 4_000));
+            self.line(format_args!("ack_hold = \"{hold}us\"\nring = {ring}"));
+            let (every, length) = (self.spread(500, 20_000), 1 + self.rng.below(50));
+            self.line(format_args!("stall_every = \"{every}ms\"\nstall = \"1ms..{length}ms\"\n"));
+        }
     }
 
     fn link(&mut self, from: u64, to: u64, both: bool) {
@@ -73,8 +113,11 @@ impl Writer {
 
     /// `key = value`, one each; `most_lost` is the largest share of packets lost, percent.
     fn direction(&mut self, most_lost: u64) -> Vec<String> {
+        let rate = format!("rate = \"{}k\"", self.spread(1_000, 60_000));
+        let trace = self.later(|writer| writer.rng.chance(0.1).then(|| writer.trace()));
+        let (traced, rate) = (trace.is_some(), trace.unwrap_or(rate));
         let mut lines = vec![
-            format!("rate = \"{}k\"", self.spread(1_000, 60_000)),
+            rate,
             format!("delay = \"{}us\"", self.spread(10, 120_000)),
             format!("queue = {}", self.queue()),
         ];
@@ -119,13 +162,58 @@ impl Writer {
                 false => String::new(),
             };
             let changes = format!("{at}ms:{first}k,{}ms:{second}k{cycle}", at + between);
-            lines.push(format!("rate_changes = \"{changes}\""));
+            if !traced {
+                lines.push(format!("rate_changes = \"{changes}\""));
+            }
         }
+        self.later(|writer| writer.path(&mut lines));
         lines
+    }
+
+    /// A policer, and a delay that changes.
+    fn path(&mut self, lines: &mut Vec<String>) {
+        if self.rng.chance(0.15) {
+            let (rate, burst) = (self.spread(1_000, 60_000), self.spread(20, 400));
+            lines.push(format!("policer = \"{rate}k:{burst}kB\""));
+        }
+        if self.rng.chance(0.2) {
+            let (first, second) = (self.spread(10, 120_000), self.spread(10, 120_000));
+            let (at, between) = (1 + self.rng.below(3_000), 1 + self.rng.below(3_000));
+            let order = self.pick(&["", ":reorder"]);
+            let cycle = match self.rng.chance(0.5) {
+                true => format!("/{}ms", at + between + 1 + self.rng.below(3_000)),
+                false => String::new(),
+            };
+            let changes = format!("{at}ms:{first}us,{}ms:{second}us{order}{cycle}", at + between);
+            lines.push(format!("delay_changes = \"{changes}\""));
+        }
+    }
+
+    /// Opportunities to send, some megabits a second.
+    fn trace(&mut self) -> String {
+        let mut stamps: Vec<u64> =
+            (0..20 + self.rng.below(40)).map(|_| self.rng.below(60)).collect();
+        stamps.push(60);
+        stamps.sort_unstable();
+        let stamps: Vec<String> = stamps.iter().map(u64::to_string).collect();
+        format!("trace = [{}]", stamps.join(", "))
     }
 
     /// A queue with room for at least two packets of any size that flows have.
     fn queue(&mut self) -> String {
+        let earlier = self.earlier_queue();
+        self.later(|writer| match writer.rng.below(8) {
+            0 => format!("\"pie:limit={}p\"", writer.spread(10, 500)),
+            1 => {
+                let flows = 1 + writer.rng.below(64);
+                format!("\"fq_codel:limit={}p,flows={flows}\"", writer.spread(10, 500))
+            }
+            2 => format!("\"dualpi2:limit={}p\"", writer.spread(10, 500)),
+            _ => earlier,
+        })
+    }
+
+    fn earlier_queue(&mut self) -> String {
         match self.rng.below(8) {
             0 | 1 => "\"bdp\"".into(),
             2 => format!("\"{}p\"", self.spread(2, 400)),
@@ -272,7 +360,8 @@ impl Writer {
             2 => "proportional = false".into(),
             _ => format!("receive_window = \"{}kB\"", self.spread(20, 2_000)),
         };
-        self.line(format_args!("options = {{ {options} }}"));
+        let ecn = self.later(|writer| writer.pick(&["off", "off", "classic", "l4s"]));
+        self.line(format_args!("options = {{ {options}, ecn = \"{ecn}\" }}"));
     }
 
     fn transfers(&mut self, start: u64) {
