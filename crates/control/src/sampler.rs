@@ -32,8 +32,9 @@ pub struct Sampler {
     /// When the newest packet that has arrived was sent, and when that was known.
     newest_sent_at: Time,
     delivered_at: Time,
-    /// The sending is limited by the application until so many packets have arrived.
-    app_limited_until: u64,
+    /// There was nothing more to send when so many packets had left: the samples of packets that leave before
+    /// more than these have arrived say nothing of the path.
+    app_limited_until: Option<u64>,
 }
 
 impl Sampler {
@@ -44,7 +45,7 @@ impl Sampler {
             records: VecDeque::new(),
             newest_sent_at: Time::ZERO,
             delivered_at: Time::ZERO,
-            app_limited_until: 0,
+            app_limited_until: None,
         }
     }
 
@@ -64,7 +65,9 @@ impl Sampler {
             delivered: view.delivered,
             lost: view.trace.packets_lost,
             in_flight: view.in_flight,
-            app_limited: view.delivered < self.app_limited_until,
+            // The first after a silence as well, as in Linux (net/ipv4/tcp_rate.c): of one packet at a time,
+            // as in a handshake, a round trip never brings more.
+            app_limited: self.app_limited_until.is_some_and(|until| view.delivered <= until),
         };
         match usize::try_from(seq.since(self.first)) {
             Ok(index) if index < self.records.len() => self.records[index] = record,
@@ -81,7 +84,7 @@ impl Sampler {
 
     /// There was nothing more to send, `view` tells when.
     pub fn on_app_limited(&mut self, view: &View) {
-        self.app_limited_until = view.delivered + u64::from(view.in_flight).max(1);
+        self.app_limited_until = Some(view.delivered + u64::from(view.in_flight).max(1));
     }
 
     /// The packet `seq`, newer than all before, is known at `now` to have arrived, and with it
@@ -155,13 +158,39 @@ mod tests {
         sampler.on_sent(Seq::new(0), 0, &view(0, 0, 1));
         sampler.on_app_limited(&view(0, 0, 1));
         sampler.on_sent(Seq::new(1), 0, &view(1, 0, 2));
-        sampler.on_sent(Seq::new(2), 0, &view(10, 1, 2));
+        sampler.on_sent(Seq::new(2), 0, &view(10, 2, 1));
         let limited = |sampler: &mut Sampler, seq| {
             let arrival = sampler.on_arrival(Time::from_millis(20), Seq::new(seq), 2);
             arrival.unwrap().1.app_limited
         };
         assert!(limited(&mut sampler, 1));
         assert!(!limited(&mut sampler, 2));
+    }
+
+    /// As in a handshake: a law that took these for the path would leave its start before any data.
+    #[test]
+    fn a_packet_that_is_sent_alone_tells_nothing_of_the_path() {
+        let mut sampler = Sampler::new(Seq::new(0));
+        let mut limited = Vec::new();
+        for turn in 0..5u32 {
+            let (ms, delivered) = (100 * u64::from(turn), u64::from(turn));
+            sampler.on_sent(Seq::new(turn), 0, &view(ms, delivered, 1));
+            sampler.on_app_limited(&view(ms, delivered, 1));
+            let now = Time::from_millis(ms + 100);
+            let sample = sampler.on_arrival(now, Seq::new(turn), delivered + 1).unwrap().1;
+            limited.push(sample.app_limited);
+            sampler.acknowledge(Seq::new(turn + 1));
+        }
+        assert_eq!(limited[1..], [true; 4]);
+        // Then there is enough to send: from the first arrival on, the path is what limits.
+        sampler.on_sent(Seq::new(5), 0, &view(600, 5, 1));
+        sampler.on_sent(Seq::new(6), 0, &view(601, 5, 2));
+        sampler.on_sent(Seq::new(7), 0, &view(700, 6, 2));
+        let mut arrives = |seq, delivered| {
+            let arrival = sampler.on_arrival(Time::from_millis(800), Seq::new(seq), delivered);
+            arrival.unwrap().1.app_limited
+        };
+        assert_eq!([arrives(5, 6), arrives(6, 7), arrives(7, 8)], [true, true, false]);
     }
 
     #[test]
