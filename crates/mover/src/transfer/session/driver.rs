@@ -1,5 +1,6 @@
 //! The threads of a transfer: who keeps which connection, and what happens when one goes.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::Scope;
@@ -30,6 +31,9 @@ const EARLY: Duration = Duration::from_secs(5);
 /// After so long without a first connection there will be none.
 const FIRST: Duration = Duration::from_secs(10);
 /// Between two attempts to connect: doubled from the first to the second.
+/// A lane on trial sends at most so many times as much as the others on the average: enough to show that it would carry
+/// more, and so little that they have it back soon.
+const TRIAL_SHARE: f64 = 2.5;
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 pub(super) struct Driver<'a> {
@@ -459,12 +463,19 @@ impl<'a> Driver<'a> {
             if state.over.is_some() || state.control.is_none() {
                 return false;
             }
-            let working = Working { handle: handle.clone(), on_trial, watch: Watch::default() };
+            let (since, watch) = (Instant::now(), Watch::default());
+            if on_trial {
+                let others = state.lanes.iter().filter(|(_, lane)| !lane.on_trial);
+                let others = others.map(|(number, lane)| (*number, lane.since.elapsed()));
+                handle.0.set_max_rate(trial_rate(&carried, others));
+            }
+            let working = Working { handle: handle.clone(), on_trial, since, watch };
             if state.lanes.insert(number, working).is_some() {
                 drop(state);
                 session.end(Err(TransferError::Violation("two lanes of one number".into())));
                 return true;
             }
+        let carried = if on_trial { self.role.carried() } else { BTreeMap::new() };
         }
         let keep = || {
             let state = session.lock();
@@ -558,6 +569,21 @@ struct Beat {
     /// Packets of the connections that there are, sent and sent again.
     packets: (u64, u64),
 }
+/// The most that a lane on trial sends, bits/s: by what the `others` have carried since they began. None where that is
+/// nothing.
+fn trial_rate(
+    carried: &BTreeMap<u32, u64>,
+    others: impl Iterator<Item = (u32, Duration)>,
+) -> Option<u64> {
+    let (mut bytes, mut time) = (0, Duration::ZERO);
+    for (lane, age) in others {
+        bytes += carried.get(&lane).copied().unwrap_or_default();
+        time += age;
+    }
+    let rate = TRIAL_SHARE * bytes as f64 * 8.0 / time.as_secs_f64().max(1e-3);
+    (bytes > 0).then_some(rate as u64)
+}
+
 
 impl Beat {
     fn new(stages: &Stages) -> Self {
@@ -596,5 +622,20 @@ impl Beat {
         (self.at, self.stages, self.packets) = (Instant::now(), stages, packets);
         session.lock().own.add(&pulse);
         Some(pulse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_on_trial_leaves_the_others_most_of_the_path() {
+        let carried = BTreeMap::from([(1, 3_000_000), (2, 1_000_000), (9, 77)]);
+        let ages = [(1, Duration::from_secs(2)), (2, Duration::from_secs(2))];
+        // A megabyte a second each.
+        assert_eq!(trial_rate(&carried, ages.into_iter()), Some(20_000_000));
+        let nothing = BTreeMap::from([(1, 0)]);
+        assert_eq!(trial_rate(&nothing, ages.into_iter()), None);
     }
 }
