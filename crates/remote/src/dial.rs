@@ -84,6 +84,10 @@ pub struct DialConfig {
     pub options: Options,
     /// Silence after which the peer of a link counts as gone; 1 s and up.
     pub silence: Duration,
+    /// Links are given out as soon as the peer has shown its key, a round trip before it has said that it knows this side's and
+    /// the secret: what is written on them comes with this side's last word of the handshake. Where the peer does
+    /// not say so, reading fails, with the [`LinkError`](crate::LinkError) in the error.
+    pub eager: bool,
 }
 
 impl DialConfig {
@@ -101,6 +105,7 @@ impl DialConfig {
             bind: Vec::new(),
             options: Options::new(),
             silence: crate::SILENCE,
+            eager: false,
         }
     }
 }

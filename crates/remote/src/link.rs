@@ -1,6 +1,6 @@
 //! A link: a stream of bytes in both directions with one known peer.
 
-use core::fmt;
+use core::{fmt, mem};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use farhaul_secure::{Opener, PublicKey, Sealer, Session};
 
 use crate::lock;
+use crate::secured::{Confirmation, LinkError};
 use crate::wire::{Core, Raw, Wire};
 
 /// What is gathered before it is read or written where nothing is sealed, bytes.
@@ -120,9 +121,15 @@ struct Shared {
     injection: OnceLock<Injection>,
     /// This link has answered an injection.
     answered: AtomicBool,
+    /// The peer has said that it knows this side.
+    confirmed: AtomicBool,
 }
 
 enum Input {
+    /// What the peer has to say of this side comes first.
+    Unconfirmed(Box<Confirmation>),
+    /// It did not say it.
+    Unusable,
     Sealed(Opener<Wire>),
     Plain(BufReader<Wire>),
 }
@@ -142,6 +149,21 @@ impl Link {
         Link::new(core, Some(session), Input::Sealed(opener), Output::Sealed(sealer))
     }
 
+    pub(crate) fn unconfirmed(
+        core: Arc<Core>,
+        session: &Session,
+        confirmation: Confirmation,
+        sealer: Sealer<Wire>,
+    ) -> Link {
+        let input = Input::Unconfirmed(Box::new(confirmation));
+        Link::new(core, Some(session), input, Output::Sealed(sealer))
+    }
+
+    /// Waits until the peer has said that it knows this side, and the secret.
+    pub(crate) fn confirm(&self) -> Result<(), LinkError> {
+        self.shared.confirm(&mut lock(&self.shared.input))
+    }
+
     pub(crate) fn plain(core: Arc<Core>, session: Option<&Session>) -> Link {
         let input = Input::Plain(BufReader::with_capacity(BUFFER, Wire(Arc::clone(&core))));
         let output = Output::Plain(BufWriter::with_capacity(BUFFER, Wire(Arc::clone(&core))));
@@ -149,7 +171,8 @@ impl Link {
     }
 
     fn new(core: Arc<Core>, session: Option<&Session>, input: Input, output: Output) -> Link {
-        let sealed = matches!(input, Input::Sealed(_));
+        let sealed = matches!(input, Input::Sealed(_) | Input::Unconfirmed(_));
+        let confirmed = !matches!(input, Input::Unconfirmed(_));
         let shared = Shared {
             core,
             input: Mutex::new(input),
@@ -158,6 +181,7 @@ impl Link {
             cipher: session.filter(|_| sealed).map(Session::cipher),
             injection: OnceLock::new(),
             answered: AtomicBool::new(false),
+            confirmed: AtomicBool::new(confirmed),
         };
         Link { shared: Arc::new(shared) }
     }
@@ -302,10 +326,35 @@ impl LinkHandle {
 }
 
 impl Shared {
+    fn confirm(&self, input: &mut Input) -> Result<(), LinkError> {
+        if !matches!(input, Input::Unconfirmed(_)) {
+            return Ok(());
+        }
+        // Another who reads finds that there is nothing, should this fail.
+        let Input::Unconfirmed(mut confirmation) = mem::replace(input, Input::Unusable) else {
+            return Ok(());
+        };
+        confirmation.confirm(false)?;
+        *input = Input::Sealed(confirmation.into_opener());
+        self.confirmed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Reads what the peer has to say of this side first.
+    fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut input = lock(&self.input);
+        self.confirm(&mut input).map_err(|error| match error {
+            LinkError::Broken(error) => error,
+            error => io::Error::new(ErrorKind::PermissionDenied, error),
+        })?;
+        input.read(buf)
+    }
+
     /// Where data was injected into a link of the session, the peer is asked to tag its data packets.
     fn answer_injection(&self) {
         let injected =
             self.injection.get().is_some_and(|injection| injection.0.load(Ordering::Relaxed));
+        let injected = injected && self.confirmed.load(Ordering::Acquire);
         if injected && self.cipher.is_some() && !self.answered.swap(true, Ordering::Relaxed) {
             self.core.authenticate_data();
         }
@@ -347,7 +396,7 @@ impl Shared {
     fn drain(&self) -> io::Result<()> {
         let mut piece = vec![0; 64 << 10];
         loop {
-            match lock(&self.input).read(&mut piece) {
+            match self.read(&mut piece) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 // It went without a word, having taken what came: otherwise it is a reset.
@@ -361,6 +410,9 @@ impl Shared {
 impl Read for Input {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
+            Input::Unconfirmed(_) | Input::Unusable => {
+                Err(io::Error::new(ErrorKind::NotConnected, "the peer has not confirmed the link"))
+            }
             Input::Sealed(opener) => opener.read(buf),
             Input::Plain(reader) => reader.read(buf),
         }
@@ -380,7 +432,7 @@ impl fmt::Debug for Shared {
 
 impl Read for LinkReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let result = lock(&self.0.input).read(buf);
+        let result = self.0.read(buf);
         let sealed = self.0.cipher.is_some();
         if sealed
             && result.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidData)

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use farhaul::newcomers::{Source, Tally};
 use farhaul::{Endpoint, Listener, Options};
-use farhaul_secure::{PublicKey, Role};
+use farhaul_secure::PublicKey;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -390,7 +390,7 @@ fn greet(raw: Raw, shared: &Arc<Shared>) {
         let shared = of_thread;
         let deadline = Instant::now() + HANDSHAKE_TIME;
         let yields = shared.plain_if_asked.load(Ordering::Relaxed);
-        let secured = secure(raw, Role::Server, &shared.terms, yields, deadline);
+        let secured = secure(raw, &shared.terms, yields, deadline);
         let in_time = lock(&shared.gate).leave(place, secured.is_ok(), Instant::now());
         match secured {
             Ok(link) if in_time => (shared.deliver)(link),

@@ -4,7 +4,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
-use farhaul_secure::{HandshakeError, Identity, Opener, PublicKey, Role, Sealer, Trust, handshake};
+use farhaul_secure::{
+    Consent, HandshakeError, Identity, Opener, PublicKey, Role, Sealer, Session, Trust, introduce,
+};
 use zeroize::Zeroizing;
 
 use crate::link::Link;
@@ -127,58 +129,127 @@ impl From<HandshakeError> for LinkError {
     }
 }
 
-/// Makes a link of a connection, until `deadline`.
+/// Makes a link of a connection that a peer has made, until `deadline`.
 ///
 /// With `yields` a peer that wants bytes to go unsealed has its way.
 ///
 /// Dropping `raw` on failure, not aborting it, lets the peer read why.
 pub(crate) fn secure(
     raw: Raw,
-    role: Role,
     terms: &Terms,
     yields: bool,
     deadline: Instant,
 ) -> Result<Link, LinkError> {
-    let core = Core::new(raw, Some(deadline));
-    let wire = || Wire(Arc::clone(&core));
-    let session = handshake(wire(), role, &terms.identity, &terms.trust, &terms.context.0)?;
-    let (mut sealer, mut opener) = (Sealer::new(wire(), &session), Opener::new(wire(), &session));
-    // Before the peer hears of this side, for it may begin to tag its packets then.
-    core.set_tag_keys(session.tags());
-    // Whatever follows, the first record shows that both know the secret, and what they want. Who
-    // yields hears the other first.
-    let say = |sealer: &mut Sealer<Wire>, plain: bool| -> Result<(), LinkError> {
-        let mut own = CONFIRMATION.to_vec();
-        own.push(if plain { GOES_ON_PLAIN } else { GOES_ON_SEALED });
-        sealer.write_all(&own).and_then(|()| sealer.flush()).map_err(LinkError::Broken)
-    };
+    let mut begun = begin(raw, Role::Server, terms, deadline)?;
     if !yields {
-        say(&mut sealer, terms.plain)?;
+        begun.say(terms.plain)?;
     }
-    let mut peers = [0; CONFIRMATION.len() + 1];
-    opener.read_exact(&mut peers).map_err(|error| match error.kind() {
-        ErrorKind::InvalidData => LinkError::Secret,
-        _ => LinkError::Broken(error),
-    })?;
-    let (known, wish) = peers.split_at(CONFIRMATION.len());
-    if known != CONFIRMATION || !matches!(wish, [GOES_ON_SEALED | GOES_ON_PLAIN]) {
-        return Err(LinkError::Protocol("it is of another version".into()));
-    }
-    let peers_plain = wish == [GOES_ON_PLAIN];
+    let peers_plain = begun.confirmation.wait()?;
     let plain = terms.plain || (yields && peers_plain);
     if yields {
-        say(&mut sealer, plain)?;
+        begun.say(plain)?;
     }
-    if peers_plain != plain {
-        return Err(LinkError::Plain { here: plain });
+    begun.confirmation.agree(plain, peers_plain)?;
+    begun.into_link(plain)
+}
+
+/// Makes a link of a connection to a peer, which has shown its key, until `deadline`. What the peer says of this side
+/// is read by [`Link::confirm`] or by whoever reads the link first, and nothing is handed out before. What is written meanwhile
+/// only the peer can open, if it knows the secret.
+pub(crate) fn approach(raw: Raw, terms: &Terms, deadline: Instant) -> Result<Link, LinkError> {
+    let mut begun = begin(raw, Role::Client, terms, deadline)?;
+    begun.say(terms.plain)?;
+    if terms.plain {
+        // Nothing goes unsealed before the peer has said that it wants that, too.
+        begun.confirmation.confirm(true)?;
+        return begun.into_link(true);
     }
-    if !plain {
-        // The peer has the keys: what it has said was sealed with others of the same handshake.
-        core.authenticate();
+    let Begun { core, session, sealer, confirmation } = begun;
+    Ok(Link::unconfirmed(core, &session, confirmation, sealer))
+}
+
+/// A connection whose peer has shown its key.
+struct Begun {
+    core: Arc<Core>,
+    session: Session,
+    sealer: Sealer<Wire>,
+    confirmation: Confirmation,
+}
+
+fn begin(raw: Raw, role: Role, terms: &Terms, deadline: Instant) -> Result<Begun, LinkError> {
+    let core = Core::new(raw, Some(deadline));
+    let wire = || Wire(Arc::clone(&core));
+    let (session, consent) =
+        introduce(wire(), role, &terms.identity, &terms.trust, &terms.context.0)?;
+    let (sealer, opener) = (Sealer::new(wire(), &session), Opener::new(wire(), &session));
+    // Before the peer hears of this side, for it may begin to tag its packets then.
+    core.set_tag_keys(session.tags());
+    let confirmation = Confirmation { core: Arc::clone(&core), consent: Some(consent), opener };
+    Ok(Begun { core, session, sealer, confirmation })
+}
+
+impl Begun {
+    /// Whatever follows, the first record shows that this side knows the secret, and what it wants.
+    fn say(&mut self, plain: bool) -> Result<(), LinkError> {
+        let mut own = CONFIRMATION.to_vec();
+        own.push(if plain { GOES_ON_PLAIN } else { GOES_ON_SEALED });
+        let said = self.sealer.write_all(&own).and_then(|()| self.sealer.flush());
+        said.map_err(LinkError::Broken)
     }
-    core.unhurried().map_err(LinkError::Broken)?;
-    Ok(match plain {
-        true => Link::plain(core, Some(&session)),
-        false => Link::sealed(core, &session, opener, sealer),
-    })
+
+    fn into_link(self, plain: bool) -> Result<Link, LinkError> {
+        let Begun { core, session, sealer, confirmation } = self;
+        Ok(match plain {
+            true => Link::plain(core, Some(&session)),
+            false => Link::sealed(core, &session, confirmation.opener, sealer),
+        })
+    }
+}
+
+/// What the peer has still to say before there is a link.
+pub(crate) struct Confirmation {
+    core: Arc<Core>,
+    consent: Option<Consent>,
+    opener: Opener<Wire>,
+}
+
+impl Confirmation {
+    /// Reads that the peer takes this side's key, knows the secret and wants the same.
+    pub fn confirm(&mut self, plain: bool) -> Result<(), LinkError> {
+        let peers = self.wait()?;
+        self.agree(plain, peers)
+    }
+
+    /// What it was waited for.
+    pub fn into_opener(self) -> Opener<Wire> {
+        self.opener
+    }
+
+    /// Whether the peer wants bytes to go unsealed: its first record, which opens if it knows the secret.
+    fn wait(&mut self) -> Result<bool, LinkError> {
+        if let Some(consent) = self.consent.take() {
+            consent.wait(Wire(Arc::clone(&self.core)))?;
+        }
+        let mut peers = [0; CONFIRMATION.len() + 1];
+        self.opener.read_exact(&mut peers).map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => LinkError::Secret,
+            _ => LinkError::Broken(error),
+        })?;
+        let (known, wish) = peers.split_at(CONFIRMATION.len());
+        if known != CONFIRMATION || !matches!(wish, [GOES_ON_SEALED | GOES_ON_PLAIN]) {
+            return Err(LinkError::Protocol("it is of another version".into()));
+        }
+        Ok(wish == [GOES_ON_PLAIN])
+    }
+
+    fn agree(&self, plain: bool, peers_plain: bool) -> Result<(), LinkError> {
+        if peers_plain != plain {
+            return Err(LinkError::Plain { here: plain });
+        }
+        if !plain {
+            // The peer has the keys: what it has said was sealed with others of the same handshake.
+            self.core.authenticate();
+        }
+        self.core.unhurried().map_err(LinkError::Broken)
+    }
 }

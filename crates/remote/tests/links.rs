@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farhaul_remote::{
-    Context, DialConfig, DialFailure, Dialer, Kind, Link, ListenConfig, Listening, Terms, Transport,
+    Context, DialConfig, DialFailure, Dialer, Kind, Link, LinkError, ListenConfig, Listening,
+    Terms, Transport,
 };
 use farhaul_secure::{Identity, Trust};
 
@@ -177,6 +178,66 @@ fn who_does_not_belong_is_refused_with_the_reason() {
 
 /// A TLS alert in plain text, access_denied (RFC 8446 §6), framed as a message of a handshake.
 const FORGED_ALERT: [u8; 9] = [0, 7, 0x15, 3, 3, 0, 2, 2, 49];
+
+/// Passes on what a server says as far as its consent, which ends the handshake, and holds the rest back until the
+/// test is over.
+fn holding_consent_back(to: std::net::SocketAddr) -> std::net::SocketAddr {
+    let relay = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = relay.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut near, _) = relay.accept().unwrap();
+        let mut far = TcpStream::connect(to).unwrap();
+        let (mut from, mut into) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+        thread::spawn(move || std::io::copy(&mut from, &mut into));
+        loop {
+            let mut length = [0; 2];
+            far.read_exact(&mut length).unwrap();
+            let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+            if message.is_empty() {
+                thread::park();
+            }
+            far.read_exact(&mut message).unwrap();
+            near.write_all(&[&length[..], &message].concat()).unwrap();
+        }
+    });
+    at
+}
+
+/// Three flights: the client's, the server's, and the client's again, with its first words.
+#[test]
+fn the_first_words_of_an_eager_dialer_come_with_the_end_of_its_handshake() {
+    let (near, far) = two(false);
+    let (listening, links) = listen(far);
+    let to = ([127, 0, 0, 1], listening.tcp_port().unwrap()).into();
+    let mut config = DialConfig::new(Vec::new(), vec![holding_consent_back(to)], near);
+    config.eager = true;
+    let (_reader, mut writer, _handle) = dial(&Dialer::new(config)).unwrap().into_parts();
+    writer.write_all(b"first words").unwrap();
+    writer.flush().unwrap();
+    let (mut reader, _writer, _handle) = links.recv_timeout(TIME).unwrap().into_parts();
+    let mut words = [0; 11];
+    reader.read_exact(&mut words).unwrap();
+    assert_eq!(&words, b"first words");
+}
+
+#[test]
+fn nothing_is_read_from_a_peer_that_does_not_know_the_secret() {
+    let (mut near, far) = two(false);
+    near.context = Context::new(b"another secret".to_vec());
+    let (listening, links) = listen(far);
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let mut config = here(&listening, near.clone());
+        (config.transport, config.eager) = (transport, true);
+        let (mut reader, mut writer, _handle) = dial(&Dialer::new(config)).unwrap().into_parts();
+        let _ = writer.write_all(b"for another").and_then(|()| writer.flush());
+        let error = reader.read(&mut [0; 8]).unwrap_err();
+        let why = error.downcast::<LinkError>().unwrap();
+        assert_eq!(why.failure(), DialFailure::NotAuthenticated, "{transport}: {why}");
+        let again = reader.read(&mut [0; 8]).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::NotConnected, "{transport}");
+    }
+    assert!(links.try_recv().is_err(), "nor does the peer hear anything");
+}
 
 #[test]
 fn a_forged_alert_is_no_refusal() {

@@ -177,12 +177,31 @@ pub enum HandshakeError {
 ///
 /// See [`HandshakeError`].
 pub fn handshake(
-    stream: impl Read + Write,
+    mut stream: impl Read + Write,
     role: Role,
     identity: &Identity,
     trust: &Trust,
     context: &[u8],
 ) -> Result<Session, HandshakeError> {
+    let (session, consent) = introduce(&mut stream, role, identity, trust, context)?;
+    consent.wait(stream)?;
+    Ok(session)
+}
+
+/// As [`handshake`], but a client does not wait for the server's [`Consent`]: it knows the server, and what it
+/// seals from now on only the holder of the server's key and of `context` can read. Whether the server knows the client, too,
+/// is not known yet.
+///
+/// # Errors
+///
+/// See [`HandshakeError`].
+pub fn introduce(
+    stream: impl Read + Write,
+    role: Role,
+    identity: &Identity,
+    trust: &Trust,
+    context: &[u8],
+) -> Result<(Session, Consent), HandshakeError> {
     let mut tls = connection(role, identity, trust.clone()).map_err(protocol)?;
     let mut frames = Frames { stream, read: 0 };
     loop {
@@ -204,23 +223,49 @@ pub fn handshake(
             return Err(failure(error));
         }
     }
-    match role {
-        Role::Server => frames.write(&[])?,
-        Role::Client => {
-            let message = frames.read()?;
-            if !message.is_empty() {
-                // The server's Finished has been verified: what opens now is its own word.
-                return Err(match take(&mut tls, &message) {
-                    Err(TlsError::AlertReceived(alert)) if is_refusal(alert) => {
-                        HandshakeError::Refused
-                    }
-                    Err(error) => failure(error),
-                    Ok(()) => HandshakeError::Protocol("it says more than the handshake".into()),
-                });
-            }
+    let session = session(&tls, role, context)?;
+    let client = match role {
+        Role::Server => {
+            frames.write(&[])?;
+            None
         }
+        Role::Client => Some(Box::new(tls)),
+    };
+    Ok((session, Consent { client, read: frames.read }))
+}
+
+/// The server's word that it takes the client's key; of a server, which has given it, nothing.
+#[must_use = "the server may not take this side's key"]
+pub struct Consent {
+    client: Option<Box<Connection>>,
+    read: usize,
+}
+
+impl Consent {
+    /// Reads it: the first that comes on the `stream` after [`introduce`].
+    ///
+    /// # Errors
+    ///
+    /// See [`HandshakeError`].
+    pub fn wait(self, stream: impl Read + Write) -> Result<(), HandshakeError> {
+        let Some(mut tls) = self.client else { return Ok(()) };
+        let message = Frames { stream, read: self.read }.read()?;
+        if message.is_empty() {
+            return Ok(());
+        }
+        // The server's Finished has been verified: what opens now is its own word.
+        Err(match take(&mut tls, &message) {
+            Err(TlsError::AlertReceived(alert)) if is_refusal(alert) => HandshakeError::Refused,
+            Err(error) => failure(error),
+            Ok(()) => HandshakeError::Protocol("it says more than the handshake".into()),
+        })
     }
-    session(&tls, role, context)
+}
+
+impl fmt::Debug for Consent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consent").finish_non_exhaustive()
+    }
 }
 
 /// What TLS agreed on.

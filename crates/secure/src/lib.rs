@@ -40,7 +40,9 @@ mod key;
 mod record;
 mod schedule;
 
-pub use handshake::{HandshakeError, Role, Session, TagSecrets, Trust, handshake};
+pub use handshake::{
+    Consent, HandshakeError, Role, Session, TagSecrets, Trust, handshake, introduce,
+};
 pub use key::{Identity, KeyError, PublicKey};
 pub use record::{MAX_RECORD, Opener, Sealer};
 #[cfg(feature = "known-keys")]

@@ -70,7 +70,7 @@ impl DialError {
         let failures: Vec<_> = failed
             .iter()
             .filter(|(_, error)| !(silent && error.is_stranger()))
-            .map(|(_, error)| failure(error))
+            .map(|(_, error)| error.failure())
             .collect();
         // The one that tells most: the peer's own word before a stranger's, any answer before none.
         let order = [
@@ -89,25 +89,28 @@ impl DialError {
     }
 }
 
-fn failure(error: &LinkError) -> DialFailure {
-    match error {
-        LinkError::Plain { .. } => DialFailure::Plain,
-        error if error.is_unfinished() => DialFailure::Unfinished,
-        LinkError::Connect(error) | LinkError::Broken(error) => match error.kind() {
-            io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::UnexpectedEof => DialFailure::Refused,
-            io::ErrorKind::TimedOut
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable => DialFailure::NoAnswer,
-            _ => DialFailure::Local,
-        },
-        // An attacker on the path can write either.
-        LinkError::Protocol(_) | LinkError::Alert(_) => DialFailure::Refused,
-        LinkError::Refused => DialFailure::Denied,
-        LinkError::Stranger(_) | LinkError::Secret => DialFailure::NotAuthenticated,
+impl LinkError {
+    /// What it comes to where it is the only one.
+    pub fn failure(&self) -> DialFailure {
+        match self {
+            LinkError::Plain { .. } => DialFailure::Plain,
+            error if error.is_unfinished() => DialFailure::Unfinished,
+            LinkError::Connect(error) | LinkError::Broken(error) => match error.kind() {
+                io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof => DialFailure::Refused,
+                io::ErrorKind::TimedOut
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable => DialFailure::NoAnswer,
+                _ => DialFailure::Local,
+            },
+            // An attacker on the path can write either.
+            LinkError::Protocol(_) | LinkError::Alert(_) => DialFailure::Refused,
+            LinkError::Refused => DialFailure::Denied,
+            LinkError::Stranger(_) | LinkError::Secret => DialFailure::NotAuthenticated,
+        }
     }
 }
 

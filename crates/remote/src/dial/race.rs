@@ -10,13 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farhaul::{Endpoint, Options};
-use farhaul_secure::Role;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{DialError, DialFailure, Dialer, UDP_LEAD, any};
 use crate::link::{Kind, Link};
 use crate::lock;
-use crate::secured::{LinkError, Terms, secure};
+use crate::secured::{LinkError, Terms, approach};
 use crate::wire::Raw;
 
 /// How often a race looks whether it is to stop.
@@ -239,6 +238,7 @@ impl<'a> Race<'a> {
             options: self.dialer.config.options.clone(),
             silence: self.dialer.config.silence,
             terms: self.dialer.config.terms.clone(),
+            eager: self.dialer.config.eager,
             deadline: self.deadline,
         };
         let (told, entered) = (self.told.clone(), Arc::clone(&self.entered));
@@ -273,6 +273,7 @@ struct Runner {
     options: Options,
     silence: Duration,
     terms: Terms,
+    eager: bool,
     deadline: Instant,
 }
 
@@ -280,7 +281,11 @@ impl Runner {
     fn run(&self, entered: &Entered) -> Outcome {
         let raw = self.connect(entered).map_err(LinkError::Connect)?;
         entered.enter(self.attempt, &raw)?;
-        secure(raw, Role::Client, &self.terms, false, self.deadline)
+        let link = approach(raw, &self.terms, self.deadline)?;
+        if !self.eager {
+            link.confirm()?;
+        }
+        Ok(link)
     }
 
     fn connect(&self, entered: &Entered) -> io::Result<Raw> {
