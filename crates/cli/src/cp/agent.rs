@@ -71,6 +71,7 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
                 terms.trust = Trust::Only(peer_key);
                 let mut config = DialConfig::new(udp, tcp, terms);
                 config.options = order.terms.transport().map_err(anyhow::Error::msg)?;
+                config.eager = true;
                 Some(Dialer::new(config))
             }
         },

@@ -1,13 +1,15 @@
 //! Secured connections as a transfer takes them.
 
-use std::io;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use farhaul_mover::transfer::link::{self, LinkFacts};
 use farhaul_mover::transfer::session::{Dial, NoLink, Way};
-use farhaul_remote::{DialFailure, Dialer, Kind, Link, LinkHandle, Transport};
+use farhaul_remote::{
+    DialFailure, Dialer, Kind, Link, LinkError, LinkHandle, LinkReader, Transport,
+};
 
 /// How long an attempt to connect may take.
 pub const DIAL_TIME: Duration = Duration::from_secs(15);
@@ -19,10 +21,40 @@ const TCP_LAG: Duration = Duration::from_secs(5);
 pub fn adapt(link: Link, most_window: u32) -> link::Link {
     let (reader, writer, handle) = link.into_parts();
     link::Link {
-        reader: Box::new(reader),
+        reader: Box::new(Reader(reader)),
         writer: Box::new(writer),
         handle: Arc::new(Handle { handle, most_window }),
     }
+}
+
+/// Reads, and tells a session what the peer says of this side where that was not waited for.
+struct Reader(LinkReader);
+
+impl Read for Reader {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf).map_err(|error| match error.downcast::<LinkError>() {
+            Ok(why) => io::Error::other(no_link(&why.failure(), why)),
+            Err(error) => error,
+        })
+    }
+}
+
+/// What a failure to connect is for a session.
+fn no_link(failure: &DialFailure, why: impl std::error::Error + Send + Sync + 'static) -> NoLink {
+    let (what, kind): (fn(io::Error) -> NoLink, _) = match failure {
+        DialFailure::NotAuthenticated => (NoLink::Unproven, io::ErrorKind::PermissionDenied),
+        // Trying again would not make another of the peer.
+        DialFailure::Denied
+        | DialFailure::Plain
+        | DialFailure::Name(_)
+        | DialFailure::NoCandidate => (NoLink::Refused, io::ErrorKind::PermissionDenied),
+        DialFailure::Interrupted => (NoLink::Unreached, io::ErrorKind::Interrupted),
+        DialFailure::NoAnswer
+        | DialFailure::Unfinished
+        | DialFailure::Refused
+        | DialFailure::Local => (NoLink::Unreached, io::ErrorKind::TimedOut),
+    };
+    what(io::Error::new(kind, why))
 }
 
 struct Handle {
@@ -103,24 +135,8 @@ impl Dial for Dialing {
             Way::Tcp => Transport::Tcp,
         };
         let link = self.dialer.dial_over(transport, DIAL_TIME, &self.stop);
-        link.map(|link| adapt(link, self.most_window)).map_err(|error| {
-            let (what, kind): (fn(io::Error) -> NoLink, _) = match error.failure {
-                DialFailure::NotAuthenticated => {
-                    (NoLink::Unproven, io::ErrorKind::PermissionDenied)
-                }
-                // Trying again would not make another of the peer.
-                DialFailure::Denied
-                | DialFailure::Plain
-                | DialFailure::Name(_)
-                | DialFailure::NoCandidate => (NoLink::Refused, io::ErrorKind::PermissionDenied),
-                DialFailure::Interrupted => (NoLink::Unreached, io::ErrorKind::Interrupted),
-                DialFailure::NoAnswer
-                | DialFailure::Unfinished
-                | DialFailure::Refused
-                | DialFailure::Local => (NoLink::Unreached, io::ErrorKind::TimedOut),
-            };
-            what(io::Error::new(kind, error))
-        })
+        let adapted = link.map(|link| adapt(link, self.most_window));
+        adapted.map_err(|error| no_link(&error.failure.clone(), error))
     }
 
     fn stop(&self) {

@@ -173,6 +173,8 @@ impl Far {
         config.transport = plan.transport();
         config.bind = bound(&plan.settings.bind.value)?;
         config.options = plan.terms.transport().map_err(Usage)?;
+        // ssh has told both sides of each other.
+        config.eager = true;
         let cancel = Cancel::default();
         let stop = Arc::new(AtomicBool::new(false));
         let _registered = cancel_on_interrupt(&cancel, Some(&stop));

@@ -50,6 +50,8 @@ struct State {
     confirmed: u64,
     /// The peer is to be told of it at once.
     urgent: bool,
+    /// The first words have been taken: what the peer has heard of them is not known until it says so.
+    begun: bool,
     /// Counts connections: a thread that serves an older one ends.
     generation: u64,
     attached: bool,
@@ -108,6 +110,18 @@ impl Channel {
         state.heard.filter(|_| !state.handling)
     }
 
+    /// What there is to be said so far, for the first connection, written to it before the peer has answered; and how many
+    /// frames that is. Nothing the second time: what a peer has heard on a connection that broke is known only when
+    /// it tells.
+    pub fn first_words(&self) -> (Vec<u8>, u64) {
+        let mut state = self.lock();
+        let mut bytes = Vec::new();
+        if !std::mem::replace(&mut state.begun, true) && !state.waiting.is_empty() {
+            state.take(&mut bytes);
+        }
+        (bytes, state.next)
+    }
+
     /// A new connection, to a peer that has received so many frames. Returns its generation, for
     /// [`Channel::write`] and [`Channel::read`].
     ///
@@ -115,9 +129,19 @@ impl Channel {
     ///
     /// The peer has received what was never said, or forgotten what it confirmed.
     pub fn attach(&self, received: u64) -> Result<u64, TransferError> {
+        self.attach_after(received, 0)
+    }
+
+    /// The same, where frames up to `said` are on their way on it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Channel::attach`].
+    pub fn attach_after(&self, received: u64, said: u64) -> Result<u64, TransferError> {
         let mut state = self.lock();
         self.memory.give(state.confirm(received)?);
-        state.next = received;
+        state.begun = true;
+        state.next = received.max(said);
         state.generation += 1;
         state.attached = true;
         state.handling = false;
@@ -374,6 +398,48 @@ mod tests {
             over(&a, &b, 500, &mut heard);
         }
         assert_eq!(heard, (0..said_so_far).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn first_words_are_said_once_and_heard_once() {
+        let (a, b) = (Channel::default(), Channel::default());
+        let (none, _) = Channel::default().first_words();
+        assert_eq!(none, []);
+        (0..3).for_each(|number| a.say(&said(number)));
+        let (words, count) = a.first_words();
+        assert_eq!(count, 3);
+        // More is said before the peer has answered, on the same connection.
+        a.say(&said(3));
+        assert_eq!(a.first_words().0, [], "what is heard of the first words is not known");
+        let generation = a.attach_after(b.received(), count).unwrap();
+        let mut stream = words;
+        stream.extend(written(&a, generation));
+        let at_b = b.attach(0).unwrap();
+        let mut heard = Vec::new();
+        let _ = b.read(at_b, &mut &stream[..], &mut |message| {
+            let Message::Stored { block } = message else { panic!("{message:?}") };
+            heard.push(block);
+            Ok(true)
+        });
+        assert_eq!(heard, [0, 1, 2, 3]);
+    }
+
+    /// What a channel writes first to its present connection.
+    fn written(channel: &Channel, generation: u64) -> Vec<u8> {
+        struct Once<'a>(&'a Channel, u64, Vec<u8>);
+        impl Write for Once<'_> {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.2.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                self.0.detach(self.1);
+                Ok(())
+            }
+        }
+        let mut out = Once(channel, generation, Vec::new());
+        channel.write(generation, &mut out).unwrap();
+        out.2
     }
 
     #[test]

@@ -171,9 +171,23 @@ const MAX_FRAME: usize = MAX_ORDER + 64;
 ///
 /// Those of the stream.
 pub(crate) fn put<T: serde::Serialize>(out: &mut dyn Write, frame: &T) -> io::Result<()> {
+    put_before(out, frame, &[])
+}
+
+/// The same, and `more` in one go with it.
+///
+/// # Errors
+///
+/// Those of the stream.
+pub(crate) fn put_before<T: serde::Serialize>(
+    out: &mut dyn Write,
+    frame: &T,
+    more: &[u8],
+) -> io::Result<()> {
     let bytes = postcard::to_allocvec(frame).map_err(io::Error::other)?;
     out.write_all(&(bytes.len() as u32).to_be_bytes())?;
     out.write_all(&bytes)?;
+    out.write_all(more)?;
     out.flush()
 }
 

@@ -7,7 +7,8 @@ use crate::transfer::link::Link;
 
 /// Makes connections to the other side, as many as asked for.
 pub trait Dial: Sync {
-    /// Connects and secures, in a bounded time, by this way. Called by several threads.
+    /// Connects and secures, in a bounded time, by this way. Called by several threads. Whether the peer knows this side, too, may
+    /// show only when the link is read: then the error of its reader has a [`NoLink`] in it.
     ///
     /// # Errors
     ///
@@ -38,7 +39,7 @@ pub enum Way {
 pub enum NoLink {
     /// The peer was not reached, or the connection broke. Tried again.
     #[error("{0}")]
-    Unreached(#[from] io::Error),
+    Unreached(io::Error),
     /// What answered has not shown that it is the peer: a stranger at one of the addresses, or an attacker
     /// on the path. Ends a transfer that has never had a connection. Later, when the peer is known to
     /// exist, it is tried again as if nothing had answered.
@@ -50,6 +51,13 @@ pub enum NoLink {
     /// The peer, authenticated, has no such transfer, or none any more. Final.
     #[error("{0}")]
     Forgotten(io::Error),
+}
+
+/// What is found out only when a link is read is in the error of its reader.
+impl From<io::Error> for NoLink {
+    fn from(error: io::Error) -> Self {
+        error.downcast().unwrap_or_else(NoLink::Unreached)
+    }
 }
 
 impl NoLink {

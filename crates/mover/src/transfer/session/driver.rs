@@ -7,8 +7,9 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use super::backoff::Backoff;
+use super::introduce::join_saying;
 use super::swallowed::Watch;
-use super::{Dial, Handle, MAX_LANES, NoLink, Options, Session, State, Trial, Way, Working, join};
+use super::{Dial, Handle, MAX_LANES, NoLink, Options, Session, State, Trial, Way, Working};
 use crate::frame::AbortReason;
 use crate::transfer::error::TransferError;
 use crate::transfer::event::{Event, Observer};
@@ -30,10 +31,10 @@ const SILENCE: Duration = Duration::from_secs(8);
 const EARLY: Duration = Duration::from_secs(5);
 /// After so long without a first connection there will be none.
 const FIRST: Duration = Duration::from_secs(10);
-/// Between two attempts to connect: doubled from the first to the second.
 /// A lane on trial sends at most so many times as much as the others on the average: enough to show that it would carry
 /// more, and so little that they have it back soon.
 const TRIAL_SHARE: f64 = 2.5;
+/// Between two attempts to connect: doubled from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 pub(super) struct Driver<'a> {
@@ -57,6 +58,10 @@ impl<'a> Driver<'a> {
     fn look_after(&self, keep: Option<&dyn Fn()>, mut wait: impl FnMut(Duration)) {
         let session = self.session;
         let mut pulse = Beat::new(&session.stages);
+        // The first lanes are dialed at once.
+        if let Some(keep) = keep {
+            keep();
+        }
         while !session.is_over() {
             wait(TICK);
             if self.options.cancel.is_cancelled() {
@@ -170,12 +175,14 @@ impl<'a> Driver<'a> {
             let way = self.session.way();
             let dialed = self.dial(dial, way).and_then(|link| {
                 let received = self.session.channel.received();
-                self.join(link, Purpose::Control { received })
+                let (words, said) = self.session.channel.first_words();
+                let joined = self.join(link, Purpose::Control { received }, &words)?;
+                Ok((joined, if words.is_empty() { 0 } else { said }))
             });
             match dialed {
-                Ok((link, received)) => {
+                Ok(((link, received), said)) => {
                     pause = RETRY.0;
-                    self.control(threads, link, received);
+                    self.control(threads, link, (received, said));
                 }
                 Err(error) => {
                     // What was best may not be there any more.
@@ -251,7 +258,9 @@ impl<'a> Driver<'a> {
     fn keep_trial(&self, dial: &dyn Dial, number: u32) {
         let dialed = self.dial(dial, Way::Tcp);
         // That it cannot be had is seen by its absence.
-        if let Ok((link, _)) = dialed.and_then(|link| self.join(link, Purpose::Trial { number })) {
+        if let Ok((link, _)) =
+            dialed.and_then(|link| self.join(link, Purpose::Trial { number }, &[]))
+        {
             self.lane(number, true, link);
         }
     }
@@ -270,8 +279,9 @@ impl<'a> Driver<'a> {
                 (number, state.way)
             };
             let begun = Instant::now();
-            let dialed =
-                self.dial(dial, way).and_then(|link| self.join(link, Purpose::Lane { number }));
+            let dialed = self
+                .dial(dial, way)
+                .and_then(|link| self.join(link, Purpose::Lane { number }, &[]));
             match dialed {
                 Ok((link, _)) => {
                     self.session.lock().backoff.taken();
@@ -291,14 +301,14 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Says what a connection is for and waits for the answer: no longer than the transfer goes on, as
+    /// Says what a connection is for, and `more` with it, and waits for the answer: no longer than the transfer goes on, as
     /// a peer that has done its part may not be there to answer.
-    fn join(&self, link: Link, purpose: Purpose) -> Result<(Link, u64), NoLink> {
+    fn join(&self, link: Link, purpose: Purpose, more: &[u8]) -> Result<(Link, u64), NoLink> {
         let handle = Handle::new(Arc::clone(&link.handle));
         if !self.begins_joining(&handle) {
             return Err(io::Error::from(io::ErrorKind::Interrupted).into());
         }
-        let joined = join(link, self.options.session, purpose);
+        let joined = join_saying(link, self.options.session, purpose, more);
         self.ends_joining(&handle);
         joined
     }
@@ -336,7 +346,7 @@ impl<'a> Driver<'a> {
                 return;
             }
             match purpose {
-                Purpose::Control { received } => self.control(threads, link, received),
+                Purpose::Control { received } => self.control(threads, link, (received, 0)),
                 Purpose::Lane { number } => {
                     give_way();
                     {
@@ -357,13 +367,14 @@ impl<'a> Driver<'a> {
         threads.spawn(|| self.session.contain(work));
     }
 
-    /// Serves a connection of the control channel until it breaks.
-    fn control<'s>(&'s self, threads: &'s Scope<'s, '_>, link: Link, received: u64)
+    /// Serves a connection of the control channel until it breaks: to a peer that has received so many frames, with frames up to the
+    /// second number on their way.
+    fn control<'s>(&'s self, threads: &'s Scope<'s, '_>, link: Link, (received, said): (u64, u64))
     where
         'a: 's,
     {
         let session = self.session;
-        let generation = match session.channel.attach(received) {
+        let generation = match session.channel.attach_after(received, said) {
             Ok(generation) => generation,
             Err(error) => return session.end(Err(error)),
         };
@@ -458,6 +469,7 @@ impl<'a> Driver<'a> {
         let session = self.session;
         let Link { mut reader, mut writer, handle } = link;
         let handle = Handle::new(handle);
+        let carried = if on_trial { self.role.carried() } else { BTreeMap::new() };
         {
             let mut state = self.wait_for_control();
             if state.over.is_some() || state.control.is_none() {
@@ -475,7 +487,6 @@ impl<'a> Driver<'a> {
                 session.end(Err(TransferError::Violation("two lanes of one number".into())));
                 return true;
             }
-        let carried = if on_trial { self.role.carried() } else { BTreeMap::new() };
         }
         let keep = || {
             let state = session.lock();
@@ -558,17 +569,6 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// When the next pulse is due, and what it says.
-struct Beat {
-    at: Instant,
-    stages: [u64; STAGES],
-    processors: Processors,
-    /// When connections were last looked at.
-    looked: Instant,
-    blocked: Duration,
-    /// Packets of the connections that there are, sent and sent again.
-    packets: (u64, u64),
-}
 /// The most that a lane on trial sends, bits/s: by what the `others` have carried since they began. None where that is
 /// nothing.
 fn trial_rate(
@@ -584,6 +584,17 @@ fn trial_rate(
     (bytes > 0).then_some(rate as u64)
 }
 
+/// When the next pulse is due, and what it says.
+struct Beat {
+    at: Instant,
+    stages: [u64; STAGES],
+    processors: Processors,
+    /// When connections were last looked at.
+    looked: Instant,
+    blocked: Duration,
+    /// Packets of the connections that there are, sent and sent again.
+    packets: (u64, u64),
+}
 
 impl Beat {
     fn new(stages: &Stages) -> Self {

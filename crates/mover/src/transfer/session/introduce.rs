@@ -5,7 +5,7 @@ use std::io;
 use super::dial::NoLink;
 use crate::frame::AbortReason;
 use crate::transfer::link::{
-    First, Join, Joined, Link, MAX_ORDER, Open, Opened, Purpose, get, put,
+    First, Join, Joined, Link, MAX_ORDER, Open, Opened, Purpose, get, put, put_before,
 };
 use crate::transfer::message::PROTOCOL;
 
@@ -63,8 +63,19 @@ pub fn answer(link: &mut Link, opened: &Opened) -> io::Result<()> {
 ///
 /// The stream's as [`NoLink::Unreached`]; [`NoLink::Refused`] if the peer refuses,
 /// [`NoLink::Forgotten`] if it knows no such transfer.
-pub fn join(mut link: Link, session: [u8; 16], purpose: Purpose) -> Result<(Link, u64), NoLink> {
-    put(&mut *link.writer, &First::Join(Join { protocol: PROTOCOL, session, purpose }))?;
+pub fn join(link: Link, session: [u8; 16], purpose: Purpose) -> Result<(Link, u64), NoLink> {
+    join_saying(link, session, purpose, &[])
+}
+
+/// The same; `more` follows without waiting for the answer.
+pub(super) fn join_saying(
+    mut link: Link,
+    session: [u8; 16],
+    purpose: Purpose,
+    more: &[u8],
+) -> Result<(Link, u64), NoLink> {
+    let first = First::Join(Join { protocol: PROTOCOL, session, purpose });
+    put_before(&mut *link.writer, &first, more)?;
     match get(&mut *link.reader)? {
         Joined::Yes { received } => Ok((link, received)),
         Joined::No(why) => {
