@@ -63,6 +63,10 @@ pub struct Config {
     pub peer_timeout: Duration,
     /// Silence after which a sign of life is sent; 3 s. A stock peer gives up after 46 s.
     pub keep_alive: Duration,
+    /// What a listener takes from clients that were told of it elsewhere in place of a cookie, and what such a client
+    /// says at once instead of asking for one: that saves a round trip. Not 0, which means no cookie. A client that is not
+    /// understood asks for a cookie after all.
+    pub invitation: Option<u32>,
     /// Both sides connect to each other.
     pub rendezvous: bool,
     /// How much reordering is not taken for loss; adaptive, up to 256 packets.
@@ -110,6 +114,7 @@ impl Default for Config {
             connect_timeout: None,
             peer_timeout: Duration::from_secs(45),
             keep_alive: Duration::from_secs(3),
+            invitation: None,
             rendezvous: false,
             reorder_tolerance: ReorderTolerance::Adaptive(256),
             burst_room: 720,

@@ -149,7 +149,8 @@ impl Connecting {
         let (stage, default) = if config.rendezvous {
             (Stage::Calling, RENDEZVOUS_TIMEOUT)
         } else {
-            (Stage::Hello, CLIENT_TIMEOUT)
+            let invited = config.invitation.map(|cookie| Stage::Conclusion { cookie });
+            (invited.unwrap_or(Stage::Hello), CLIENT_TIMEOUT)
         };
         let timeout = config.connect_timeout.unwrap_or(default);
         Connecting {

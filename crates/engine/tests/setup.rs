@@ -55,6 +55,37 @@ fn takes_two_round_trips() {
     works(&mut net, ids);
 }
 
+#[test]
+fn an_invitation_takes_one() {
+    let invited = |said: u32| {
+        let mut net = Net::new(&path(), 1);
+        let begun = net.now;
+        let listener = Config { invitation: Some(77), ..stream() };
+        let ids = net.connect(Config { invitation: Some(said), ..stream() }, listener);
+        let (took, datagrams) = (net.now - begun, net.datagrams);
+        works(&mut net, ids);
+        (took, datagrams)
+    };
+    let (took, datagrams) = invited(77);
+    assert!((Duration::from_millis(20)..Duration::from_millis(21)).contains(&took), "{took:?}");
+    assert_eq!(datagrams, 2);
+    // Who says another asks for a cookie after some silence.
+    let (took, _) = invited(78);
+    assert!((Duration::from_secs(1)..Duration::from_millis(1100)).contains(&took), "{took:?}");
+}
+
+/// Nothing is taken for an invitation where there is none.
+#[test]
+fn without_an_invitation_only_cookies_count() {
+    for said in [1, u32::MAX] {
+        let mut net = Net::new(&path(), 1);
+        let begun = net.now;
+        let ids = net.connect(Config { invitation: Some(said), ..stream() }, stream());
+        assert!(net.now - begun > Duration::from_secs(1));
+        works(&mut net, ids);
+    }
+}
+
 /// Whichever of the first packets are lost, one connection comes about, and it works.
 #[test]
 fn any_packet_of_it_may_be_lost() {

@@ -114,6 +114,14 @@ impl Options {
         self
     }
 
+    /// What clients that were told of it elsewhere may say in place of a listener's cookie, so that connecting takes one
+    /// round trip: of a listener what it takes, of a client what it says; none: cookies alone, the default. A
+    /// listener's is to be random, and 0 is none.
+    pub fn invitation(mut self, invitation: Option<u32>) -> Self {
+        self.config.invitation = invitation.filter(|invitation| *invitation != 0);
+        self
+    }
+
     /// How long connecting may take, any time; default 3 s, for a rendezvous 30 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.config.connect_timeout = Some(timeout);
