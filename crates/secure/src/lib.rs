@@ -35,6 +35,12 @@
 
 #![forbid(unsafe_code)]
 
+/// Prepares the randomness of handshakes, which takes some 65 ms the first time: aws-lc measures the noise of the processor. For a
+/// process that will soon need it and waits for something else meanwhile. What fails here fails again where it matters.
+pub fn prepare() {
+    let _ = aws_lc_rs::rand::fill(&mut [0]);
+}
+
 mod handshake;
 mod key;
 mod record;
