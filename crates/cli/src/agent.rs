@@ -2,18 +2,22 @@
 
 use anyhow::Result;
 use clap::Args;
-use farhaul_remote::agent::{AgentError, Refusal, serve_stdio};
+use farhaul_remote::agent::{AgentError, Refusal, serve_stdio, serve_stdio_early};
 use farhaul_remote::bootstrap::Hello;
 use serde::{Deserialize, Serialize};
 
 use crate::cp::agent as copying;
-use crate::cp::job::Order;
+use crate::cp::job::{Listen, Order};
 use crate::doctor;
 use crate::exit::Failed;
 
 /// Serve farhaul on another host. It starts this over ssh; by hand it is of no use.
 #[derive(Args, Debug)]
-pub struct AgentArgs {}
+pub struct AgentArgs {
+    /// Listen so, in JSON, and greet before the order has come.
+    #[arg(long, value_name = "HOW", hide = true)]
+    listen: Option<String>,
+}
 
 /// What an agent is to do: the body of its controller's first line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,7 +43,10 @@ fn not_understood(hello: &Hello, error: &serde_json::Error) -> String {
 }
 
 /// Runs the command.
-pub fn run(_: &AgentArgs) -> Result<()> {
+pub fn run(args: &AgentArgs) -> Result<()> {
+    if let Some(how) = &args.listen {
+        return run_early(how);
+    }
     let (ready, controller) = serve_stdio(|hello: Hello| {
         hello.check().map_err(|text| Refusal { code: 3, text })?;
         let task = serde_json::from_value(hello.body.clone())
@@ -55,14 +62,40 @@ pub fn run(_: &AgentArgs) -> Result<()> {
             }
         })
     })
-    .map_err(|error| match error {
-        // The controller says it; here it would be said twice.
-        AgentError::Refused(_, code) => Failed { code, message: String::new() }.into(),
-        error => anyhow::Error::from(error),
-    })?;
+    .map_err(ended)?;
     match ready {
         Ready::Copy(ready) => copying::serve(*ready, controller),
         Ready::Doctor(patient) => doctor::serve(patient, &controller),
+    }
+}
+
+/// One that listens before it knows what to do, which saves its controller round trips.
+fn run_early(how: &str) -> Result<()> {
+    let open = || {
+        let how: Listen = serde_json::from_str(how).map_err(|error| {
+            let text = format!("this version does not know how to listen so ({error})");
+            Refusal { code: 3, text: format!("{text}: install the same version on both hosts") }
+        })?;
+        copying::open(&how)
+    };
+    let answer = |hello: Hello, opened: copying::Opened| {
+        hello.check().map_err(|text| Refusal { code: 3, text })?;
+        let task = serde_json::from_value(hello.body.clone())
+            .map_err(|error| not_understood(&hello, &error))?;
+        match task {
+            Task::Copy(order) => copying::begin(&hello, *order, opened),
+            Task::Doctor(_) => Err("a doctor does not listen".to_owned().into()),
+        }
+    };
+    let (ready, controller) = serve_stdio_early(open, answer).map_err(ended)?;
+    copying::serve(ready, controller)
+}
+
+fn ended(error: AgentError) -> anyhow::Error {
+    match error {
+        // The controller says it; here it would be said twice.
+        AgentError::Refused(_, code) => Failed { code, message: String::new() }.into(),
+        error => anyhow::Error::from(error),
     }
 }
 

@@ -18,7 +18,7 @@ use std::thread;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bootstrap::{GREETING_PREFIX, Greeting};
+use crate::bootstrap::{Answer, GREETING_PREFIX, Greeting};
 use crate::lines::{MAX_LINE, MAX_WAITING, Received, deliver, line, read_line, shown, write};
 use crate::lock;
 
@@ -130,11 +130,7 @@ pub fn serve<T: DeserializeOwned, S, E: Into<Refusal>>(
     answer: impl FnOnce(T) -> Result<(Greeting, S), E>,
 ) -> Result<(S, Controller), AgentError> {
     let mut input = BufReader::new(input);
-    let mut greet = |greeting: &Greeting| {
-        line(GREETING_PREFIX, greeting)
-            .and_then(|line| write(&mut output, &line))
-            .map_err(AgentError::Stream)
-    };
+    let mut greet = |greeting: &Greeting| say(&mut output, GREETING_PREFIX, greeting);
     let refused = |refusal: Refusal| AgentError::Refused(refusal.text, refusal.code);
     let answered =
         first(&mut input).and_then(|first| answer(first).map_err(|why| refused(why.into())));
@@ -155,6 +151,78 @@ pub fn serve<T: DeserializeOwned, S, E: Into<Refusal>>(
             return Err(error);
         }
     };
+    go_on(input, output, state)
+}
+
+/// As [`serve_stdio`], for an agent that knows how to listen before the controller's first line has come: it
+/// greets at once, and what `answer` makes of that line follows.
+///
+/// # Errors
+///
+/// See [`AgentError`].
+pub fn serve_stdio_early<T: DeserializeOwned, O, S, E: Into<Refusal>>(
+    open: impl FnOnce() -> Result<(Greeting, O), E>,
+    answer: impl FnOnce(T, O) -> Result<S, E>,
+) -> Result<(S, Controller), AgentError> {
+    serve_early(io::stdin(), io::stdout(), open, answer)
+}
+
+/// As [`serve_stdio_early`], on any pair of streams.
+///
+/// # Errors
+///
+/// See [`AgentError`].
+pub fn serve_early<T: DeserializeOwned, O, S, E: Into<Refusal>>(
+    input: impl Read + Send + 'static,
+    mut output: impl Write + Send + 'static,
+    open: impl FnOnce() -> Result<(Greeting, O), E>,
+    answer: impl FnOnce(T, O) -> Result<S, E>,
+) -> Result<(S, Controller), AgentError> {
+    let refused = |refusal: Refusal| AgentError::Refused(refusal.text, refusal.code);
+    let opened = match open() {
+        Ok((greeting, opened)) => {
+            say(&mut output, GREETING_PREFIX, &greeting)?;
+            opened
+        }
+        Err(why) => {
+            let why = why.into();
+            let greeting = Greeting { code: Some(why.code), ..Greeting::refusal(why.text.clone()) };
+            say(&mut output, GREETING_PREFIX, &greeting)?;
+            return Err(refused(why));
+        }
+    };
+    let mut input = BufReader::new(input);
+    let answered = first(&mut input)
+        .and_then(|first| answer(first, opened).map_err(|why| refused(why.into())));
+    match answered {
+        Ok(state) => {
+            say(&mut output, "", &Answer::Ready)?;
+            go_on(input, output, state)
+        }
+        Err(error) => {
+            if !matches!(error, AgentError::NoController) {
+                let code = match &error {
+                    AgentError::Refused(_, code) => *code,
+                    _ => 1,
+                };
+                // Whom it cannot be told, nobody is there.
+                let _ = say(&mut output, "", &Answer::Refused { text: error.to_string(), code });
+            }
+            Err(error)
+        }
+    }
+}
+
+fn say(output: &mut impl Write, prefix: &str, message: &impl Serialize) -> Result<(), AgentError> {
+    line(prefix, message).and_then(|line| write(output, &line)).map_err(AgentError::Stream)
+}
+
+/// Both know each other: further lines are messages.
+fn go_on<S>(
+    input: impl BufRead + Send + 'static,
+    output: impl Write + Send + 'static,
+    state: S,
+) -> Result<(S, Controller), AgentError> {
     let (told, received) = mpsc::sync_channel(MAX_WAITING);
     thread::Builder::new()
         .name("farhaul-controller".into())
@@ -216,6 +284,40 @@ mod tests {
             serde_json::from_str(first.strip_prefix(GREETING_PREFIX).unwrap()).unwrap();
         assert_eq!((greeting.udp_port, greeting.error), (Some(7), None));
         assert_eq!(second, "{\"got\":5}\n");
+    }
+
+    /// Its greeting is there before anything has been said to it, and its answer after.
+    #[test]
+    fn an_agent_that_knows_how_to_listen_greets_before_it_is_spoken_to() {
+        for (order, code) in [(json!({"number": 5}), None), (json!({}), Some(2))] {
+            let (near, far) = UnixStream::pair().unwrap();
+            let input = far.try_clone().unwrap();
+            let agent = thread::spawn(move || {
+                let open = || Ok((Greeting::default(), 37));
+                serve_early(input, far, open, |first: Value, opened: u64| {
+                    let refusal = || Refusal { code: 2, text: "there is no number".into() };
+                    first["number"].as_u64().map(|number| number + opened).ok_or_else(refusal)
+                })
+            });
+            let mut lines = BufReader::new(near.try_clone().unwrap());
+            let mut greeting = String::new();
+            lines.read_line(&mut greeting).unwrap();
+            assert!(greeting.starts_with(GREETING_PREFIX), "{greeting}");
+            write(&mut &near, &line("", &order).unwrap()).unwrap();
+            let mut answer = String::new();
+            lines.read_line(&mut answer).unwrap();
+            let answer: Answer = serde_json::from_str(&answer).unwrap();
+            let said = match answer {
+                Answer::Ready => None,
+                Answer::Refused { code, .. } => Some(code),
+            };
+            assert_eq!(said, code);
+            match agent.join().unwrap() {
+                Ok((number, _)) => assert_eq!((number, code), (42, None)),
+                Err(AgentError::Refused(_, refused)) => assert_eq!(code, Some(refused)),
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What a controller and its agents tell each other before there are links.
 //!
-//! The controller's first line is a [`Hello`]; the agent answers with a [`Greeting`]. Who is to
+//! The controller's first line is a [`Hello`]; the agent answers with a [`Greeting`]. An agent that was told on its
+//! command line how to listen greets at once, so that it is dialed while the controller's first line is on its way, and
+//! answers that one with an [`Answer`]; nothing is accepted on a connection before. Who is to
 //! listen and who to dial follows as a [`Start`], so that two agents can be brought together that
 //! the controller has no link with. Fields that are not known are passed over.
 
@@ -20,7 +22,7 @@ use crate::lock;
 use crate::secured::Context;
 
 /// The version of these messages and of all that follows them. Both sides must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the agent's first line begins with.
@@ -80,6 +82,9 @@ pub struct Greeting {
     /// Where it listens for TCP, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_port: Option<u16>,
+    /// What its UDT listener takes in place of a cookie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invitation: Option<u32>,
     /// Its host's addresses, best first.
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
@@ -92,6 +97,21 @@ pub struct Greeting {
     /// The exit code that this is worth, if not 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u8>,
+}
+
+/// What an agent that has greeted before makes of the controller's first line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// It does what it is asked for.
+    Ready,
+    /// It does not.
+    Refused {
+        /// Why, for people.
+        text: String,
+        /// The exit code that this is worth.
+        code: u8,
+    },
 }
 
 /// Addresses at which others reach a host that cannot know them by itself, as behind a translator of
@@ -162,7 +182,11 @@ pub fn fresh_session() -> Result<SessionId, NoEntropy> {
 
 /// The context of each link of a transfer: see [`Terms`](crate::Terms).
 pub fn context(secret: &Secret, session: SessionId) -> Context {
-    Context::new([&secret.0[..], &session.0[..]].concat())
+    Context::new(context_bytes(secret, session))
+}
+
+fn context_bytes(secret: &Secret, session: SessionId) -> Vec<u8> {
+    [&secret.0[..], &session.0[..]].concat()
 }
 
 impl Hello {
@@ -176,6 +200,11 @@ impl Hello {
     /// The context of each link.
     pub fn context(&self) -> Context {
         context(&self.secret, self.session)
+    }
+
+    /// Makes the context known to a side that listens already.
+    pub fn tell(&self, context: &Context) {
+        context.set(context_bytes(&self.secret, self.session));
     }
 
     /// Whether this side understands what will follow.
@@ -247,10 +276,40 @@ impl Greeting {
 /// A peer whose key becomes known only after this side has begun to listen. Who comes before waits a
 /// while for it: both may have been told of each other at the same time.
 #[derive(Clone, Debug, Default)]
-pub struct Expected(Arc<(Mutex<Option<PublicKey>>, Condvar)>);
+pub struct Expected(Awaited<PublicKey>);
 
 /// How long somebody who comes early waits: less than a handshake may take.
 const EARLY: Duration = Duration::from_secs(5);
+
+/// What becomes known only after this side has begun to listen.
+#[derive(Debug)]
+pub(crate) struct Awaited<T>(Arc<(Mutex<Option<T>>, Condvar)>);
+
+impl<T> Clone for Awaited<T> {
+    fn clone(&self) -> Self {
+        Awaited(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Default for Awaited<T> {
+    fn default() -> Self {
+        Awaited(Arc::default())
+    }
+}
+
+impl<T: Clone> Awaited<T> {
+    pub fn set(&self, value: T) {
+        *lock(&self.0.0) = Some(value);
+        self.0.1.notify_all();
+    }
+
+    /// None if it has not become known for a while.
+    pub fn wait(&self) -> Option<T> {
+        let (known, changed) = &*self.0;
+        let waited = changed.wait_timeout_while(lock(known), EARLY, |known| known.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+}
 
 impl Expected {
     /// Nobody yet.
@@ -260,18 +319,13 @@ impl Expected {
 
     /// From now on the holder of `key`, and nobody else.
     pub fn set(&self, key: PublicKey) {
-        *lock(&self.0.0) = Some(key);
-        self.0.1.notify_all();
+        self.0.set(key);
     }
 
     /// For [`Terms`](crate::Terms).
     pub fn trust(&self) -> Trust {
-        let expected = Arc::clone(&self.0);
-        Trust::Known(Arc::new(move |key| {
-            let (known, changed) = &*expected;
-            let waited = changed.wait_timeout_while(lock(known), EARLY, |known| known.is_none());
-            *waited.unwrap_or_else(PoisonError::into_inner).0 == Some(*key)
-        }))
+        let expected = self.0.clone();
+        Trust::Known(Arc::new(move |key| expected.wait() == Some(*key)))
     }
 }
 

@@ -9,6 +9,7 @@ use farhaul_secure::{
 };
 use zeroize::Zeroizing;
 
+use crate::bootstrap::Awaited;
 use crate::link::Link;
 use crate::wire::{Core, Raw, Wire};
 
@@ -32,13 +33,32 @@ pub struct Terms {
 }
 
 /// A secret of both sides, which is not shown.
-#[derive(Clone, Default)]
-pub struct Context(Zeroizing<Vec<u8>>);
+#[derive(Clone)]
+pub struct Context(Awaited<Zeroizing<Vec<u8>>>);
+
+/// Empty.
+impl Default for Context {
+    fn default() -> Self {
+        Context::new(Vec::new())
+    }
+}
 
 impl Context {
     /// Of these bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Context(Zeroizing::new(bytes))
+        let context = Context::later();
+        context.set(bytes);
+        context
+    }
+
+    /// Whose bytes are not known yet: connections wait a while for them.
+    pub fn later() -> Self {
+        Context(Awaited::default())
+    }
+
+    /// They are known.
+    pub fn set(&self, bytes: Vec<u8>) {
+        self.0.set(Zeroizing::new(bytes));
     }
 }
 
@@ -177,10 +197,12 @@ struct Begun {
 }
 
 fn begin(raw: Raw, role: Role, terms: &Terms, deadline: Instant) -> Result<Begun, LinkError> {
+    let context = terms.context.0.wait().ok_or_else(|| {
+        LinkError::Broken(io::Error::new(ErrorKind::TimedOut, "the controller has said nothing"))
+    })?;
     let core = Core::new(raw, Some(deadline));
     let wire = || Wire(Arc::clone(&core));
-    let (session, consent) =
-        introduce(wire(), role, &terms.identity, &terms.trust, &terms.context.0)?;
+    let (session, consent) = introduce(wire(), role, &terms.identity, &terms.trust, &context)?;
     let (sealer, opener) = (Sealer::new(wire(), &session), Opener::new(wire(), &session));
     // Before the peer hears of this side, for it may begin to tag its packets then.
     core.set_tag_keys(session.tags());

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use self::heard::Heard;
-use crate::bootstrap::{GREETING_PREFIX, Greeting, PROTOCOL, VERSION, other_version};
+use crate::bootstrap::{Answer, GREETING_PREFIX, Greeting, PROTOCOL, VERSION, other_version};
 use crate::host::configured_hostname;
 use crate::lines::{MAX_LINE, MAX_WAITING, Received, deliver, line, read_line, shown, write};
 use crate::{lock, resolve};
@@ -67,15 +67,20 @@ impl SshCommand {
         Path::new(&self.words[0]).file_name().is_some_and(|name| name == "ssh")
     }
 
-    /// The program that runs `remote agent` on `host`. A host that ssh could take for an option
-    /// must have been refused before.
-    fn command(&self, host: &str, remote: &str) -> Command {
+    /// The program that runs `remote agent` on `host`, with these arguments, if any. A host that ssh could take for an
+    /// option must have been refused before.
+    fn command(&self, host: &str, remote: &str, arguments: &[String]) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
         if self.is_ssh() {
             command.args(["-T", "--"]);
         }
-        command.args([host, &format!("{} agent", quoted(remote))]);
+        let mut there = format!("{} agent", quoted(remote));
+        for argument in arguments {
+            there.push(' ');
+            there.push_str(&shell_words::quote(argument));
+        }
+        command.args([host, &there]);
         command
     }
 }
@@ -253,14 +258,62 @@ impl Remote {
         hello: &impl Serialize,
         stop: &AtomicBool,
     ) -> Result<Remote, SshError> {
-        Self::start_saying(command, host, remote, hello, stop, io::stderr())
+        Self::start_saying(command, host, (remote, &[]), hello, stop, io::stderr())
+    }
+
+    /// Runs `remote agent` with arguments that tell how to listen, which anybody there can read. It greets before it has read `hello`, which
+    /// it answers later: [`Remote::answer`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`Remote::start`].
+    pub fn start_early(
+        command: &SshCommand,
+        host: &str,
+        (remote, arguments): (&str, &[String]),
+        hello: &impl Serialize,
+        stop: &AtomicBool,
+    ) -> Result<Remote, SshError> {
+        Self::start_saying(command, host, (remote, arguments), hello, stop, io::stderr())
+    }
+
+    /// Waits for what an agent that has greeted early makes of the `hello`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot serve, or has ended.
+    pub fn answer(&mut self, stop: &AtomicBool) -> Result<(), SshError> {
+        let host = self.host.clone();
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Err(SshError::Interrupted(host));
+            }
+            let message = match self.received.recv_timeout(LOOK) {
+                Ok(Received::Message(message)) => message,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Ok(Received::Closed(_)) | Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait(END_TIME);
+                    return Err(no_greeting(&host, "farhaul", status, None));
+                }
+            };
+            return match serde_json::from_value(message) {
+                Ok(Answer::Ready) => Ok(()),
+                Ok(Answer::Refused { text, code }) => {
+                    Err(SshError::Agent { host, text: shown(&text), code: code.max(1) })
+                }
+                Err(error) => {
+                    let (end, noise) = ("its answer is garbled".into(), Some(error.to_string()));
+                    Err(SshError::NoGreeting { host, end, noise })
+                }
+            };
+        }
     }
 
     /// What ssh has to say goes `to` there.
     fn start_saying(
         command: &SshCommand,
         host: &str,
-        remote: &str,
+        (remote, arguments): (&str, &[String]),
         hello: &impl Serialize,
         stop: &AtomicBool,
         to: impl io::Write + Send + 'static,
@@ -272,7 +325,7 @@ impl Remote {
             _ => SshError::Spawn { program: program.clone(), source },
         };
         let spawned = command
-            .command(host, remote)
+            .command(host, remote, arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -491,7 +544,10 @@ fn no_greeting(
         Some(NOT_EXECUTABLE) => SshError::NotExecutable { host, remote },
         code => {
             let end = match (status, code) {
-                (_, Some(2)) => "exit 2: an older version there does not know `agent`".into(),
+                (_, Some(2)) => {
+                    "exit 2: an older version there does not know `agent`, or how it is called"
+                        .into()
+                }
                 (_, Some(code)) => format!("exit {code}"),
                 (Some(status), None) => status.to_string(),
                 (None, None) => "it says other things and goes on".into(),

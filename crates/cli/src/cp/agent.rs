@@ -2,9 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,15 @@ use farhaul_mover::transfer::{Event, Observer, TransferError};
 use farhaul_remote::agent::{Controller, ControllerSender, Refusal};
 use farhaul_remote::bootstrap::{Advertised, Expected, Greeting, Hello, Start};
 use farhaul_remote::{
-    DialConfig, Dialer, Injection, Link, ListenConfig, Listening, Received, Terms,
+    Context as LinkContext, DialConfig, Dialer, Injection, Link, ListenConfig, Listening, Received,
+    Terms,
 };
 use farhaul_secure::{Identity, Trust};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::itself::{self, Peer};
-use super::job::{Job, Order, Told};
+use super::job::{Job, Listen, Order, Told};
 use super::links::{Dialing, adapt};
 use super::report::Measured;
 use super::show::file_line;
@@ -118,18 +119,92 @@ pub fn serve(ready: Ready, controller: Controller) -> Result<()> {
     }
 }
 
+/// An agent that listens and does not know yet for whom, nor what is to be done. Connections wait until it knows.
+pub struct Opened {
+    plain: bool,
+    terms: Terms,
+    expected: Expected,
+    session: Arc<OnceLock<[u8; 16]>>,
+    listening: Listening,
+    links: Receiver<(Purpose, link::Link)>,
+}
+
+/// Listens as the controller wants it.
+///
+/// # Errors
+///
+/// What to tell the controller.
+pub fn open(how: &Listen) -> Result<(Greeting, Opened), Refusal> {
+    let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
+    if how.plain && !settings.plain.value {
+        let text = "this side does not allow data that is not encrypted: leave --plain out, or \
+                    set plain = true in ~/.config/farhaul/config.toml here";
+        return Err(Refusal { code: 3, text: text.into() });
+    }
+    // Beside what the controller has still to say.
+    let _ = thread::Builder::new().name("farhaul-random".into()).spawn(farhaul_secure::prepare);
+    let identity = Identity::generate().map_err(|error| error.to_string())?;
+    let key = identity.public_key();
+    let expected = Expected::new();
+    let terms = Terms {
+        identity: Arc::new(identity),
+        trust: expected.trust(),
+        context: LinkContext::later(),
+        plain: how.plain,
+    };
+    let mut config = ListenConfig::new(terms.clone());
+    let invitation = getrandom::u32().map_err(|error| error.to_string())?;
+    config.options = how.wire.options()?.invitation(Some(invitation));
+    if let Some((first, last)) = how.ports {
+        config.ports = first..=last;
+    }
+    (config.udp, config.tcp) = (how.udp, how.tcp);
+    let session = Arc::new(OnceLock::new());
+    let (give, links) = channel();
+    // What is sent on a link is held against the window of the order's memory.
+    let window = how.wire.most_window();
+    let injection = Injection::default();
+    let known = Arc::clone(&session);
+    let newcomer = move |link: Link| {
+        link.handle().share(&injection);
+        // It has shown that it knows the secret, so that this side does as well.
+        let Some(session) = known.get() else { return };
+        newcomer(adapt(link, window), *session, &give);
+    };
+    let listening = listen(&config, newcomer).map_err(|error| format!("cannot listen: {error}"))?;
+    let greeting = Greeting {
+        udp_port: listening.udp_port(),
+        tcp_port: listening.tcp_port(),
+        invitation: Some(invitation),
+        addresses: listening.addresses(),
+        advertised: advertised(&settings.advertise.value, &listening),
+        ..Greeting::new(key)
+    };
+    let plain = how.plain;
+    Ok((greeting, Opened { plain, terms, expected, session, listening, links }))
+}
+
 /// What the first line asks for, as far as that can be done before there are connections.
 ///
 /// # Errors
 ///
 /// What to tell the controller.
-pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal> {
-    let settings = Settings::load(&FlagLayer::default(), None).map_err(|usage| usage.0)?;
-    if hello.plain && !settings.plain.value {
-        let text = "this side does not allow data that is not encrypted: leave --plain out, or \
-                    set plain = true in ~/.config/farhaul/config.toml here";
+pub fn begin(hello: &Hello, order: Order, opened: Opened) -> Result<Ready, Refusal> {
+    let Opened { plain, terms, expected, session, listening, links } = opened;
+    if hello.plain != plain {
+        let text = "the controller wants other things than it has said before";
         return Err(Refusal { code: 3, text: text.into() });
     }
+    // Before anything takes long: connections wait for it. The session first, for whoever comes with the secret needs it.
+    let _ = session.set(hello.session.0);
+    let expected = match hello.key {
+        Some(key) => {
+            expected.set(key);
+            None
+        }
+        None => Some(expected),
+    };
+    hello.tell(&terms.context);
     side::check(&order.job, &order.terms)
         .map_err(|error| Refusal { code: error.exit_code(), text: error.to_string() })?;
     let itself = match (&order.job, &order.peer) {
@@ -138,41 +213,24 @@ pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal
         _ => Ok(()),
     };
     itself.map_err(|text| Refusal { code: 2, text })?;
-    let identity = Identity::generate().map_err(|error| error.to_string())?;
-    let key = identity.public_key();
-    let (trust, expected) = match hello.key {
-        Some(key) => (Trust::Only(key), None),
-        None => {
-            let expected = Expected::new();
-            (expected.trust(), Some(expected))
-        }
+    Ok(Ready { order, session: hello.session.0, terms, expected, listening, links })
+}
+
+/// The same for a controller that has not said before how to listen.
+///
+/// # Errors
+///
+/// What to tell the controller.
+pub fn prepare(hello: &Hello, order: Order) -> Result<(Greeting, Ready), Refusal> {
+    let how = Listen {
+        udp: hello.transport != farhaul_remote::Transport::Tcp,
+        tcp: hello.transport != farhaul_remote::Transport::Udp,
+        plain: hello.plain,
+        ports: order.ports,
+        wire: order.terms.wire(),
     };
-    let terms =
-        Terms { identity: Arc::new(identity), trust, context: hello.context(), plain: hello.plain };
-    let mut config = ListenConfig::new(terms.clone());
-    config.options = order.terms.transport()?;
-    if let Some((first, last)) = order.ports {
-        config.ports = first..=last;
-    }
-    config.udp = hello.transport != farhaul_remote::Transport::Tcp;
-    config.tcp = hello.transport != farhaul_remote::Transport::Udp;
-    let session = hello.session.0;
-    let (give, links) = channel();
-    let window = order.terms.most_window();
-    let injection = Injection::default();
-    let newcomer = move |link: Link| {
-        link.handle().share(&injection);
-        newcomer(adapt(link, window), session, &give);
-    };
-    let listening = listen(&config, newcomer).map_err(|error| format!("cannot listen: {error}"))?;
-    let greeting = Greeting {
-        udp_port: listening.udp_port(),
-        tcp_port: listening.tcp_port(),
-        addresses: listening.addresses(),
-        advertised: advertised(&settings.advertise.value, &listening),
-        ..Greeting::new(key)
-    };
-    Ok((greeting, Ready { order, session, terms, expected, listening, links }))
+    let (greeting, opened) = open(&how)?;
+    Ok((greeting, begin(hello, order, opened)?))
 }
 
 /// Where this host has been told that it is reached.

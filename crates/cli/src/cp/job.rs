@@ -113,11 +113,17 @@ impl Terms {
     ///
     /// This host does not know the law.
     pub fn transport(&self) -> Result<Options, String> {
-        let law: Law = self.cc.parse().map_err(|error| format!("--cc {}: {error}", self.cc))?;
-        let receive = self.receive_memory.unwrap_or(self.share(RECEIVE_MEMORY));
-        let send = self.send_memory.unwrap_or(self.share(SEND_MEMORY));
-        let options = Options::new().law(law).mss(self.mss);
-        Ok(options.receive_memory(receive as usize).send_memory(send as usize))
+        self.wire().options()
+    }
+
+    /// What they say of UDT.
+    pub fn wire(&self) -> Wire {
+        Wire {
+            cc: self.cc.clone(),
+            mss: self.mss,
+            receive_memory: self.receive_memory.unwrap_or(self.share(RECEIVE_MEMORY)),
+            send_memory: self.send_memory.unwrap_or(self.share(SEND_MEMORY)),
+        }
     }
 
     /// A lane's part of what all of them may take.
@@ -126,11 +132,56 @@ impl Terms {
         (all / u64::from(lanes)).max(LEAST_MEMORY)
     }
 
+    /// See [`Wire::most_window`].
+    pub fn most_window(&self) -> u32 {
+        self.wire().most_window()
+    }
+}
+
+/// How UDT is spoken: see [`Terms`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wire {
+    pub cc: String,
+    pub mss: u32,
+    pub receive_memory: u64,
+    pub send_memory: u64,
+}
+
+impl Wire {
+    /// As options of UDT.
+    ///
+    /// # Errors
+    ///
+    /// This host does not know the law.
+    pub fn options(&self) -> Result<Options, String> {
+        let law: Law = self.cc.parse().map_err(|error| format!("--cc {}: {error}", self.cc))?;
+        let options = Options::new().law(law).mss(self.mss);
+        let (receive, send) = (self.receive_memory as usize, self.send_memory as usize);
+        Ok(options.receive_memory(receive).send_memory(send))
+    }
+
     /// The largest window that the memory of a receiver of UDT allows, packets.
     pub fn most_window(&self) -> u32 {
-        let receive = self.receive_memory.unwrap_or(self.share(RECEIVE_MEMORY));
-        u32::try_from(receive / 2 / u64::from(self.mss)).unwrap_or(u32::MAX)
+        let packets = self.receive_memory / 2 / u64::from(self.mss.max(1));
+        u32::try_from(packets).unwrap_or(u32::MAX)
     }
+}
+
+/// How an agent listens that has no order yet. Everybody on its host can read it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// For UDT.
+    pub udp: bool,
+    /// For TCP.
+    pub tcp: bool,
+    /// Data goes unsealed.
+    pub plain: bool,
+    /// Ports that it may listen at.
+    pub ports: Option<(u16, u16)>,
+    /// How UDT is spoken.
+    pub wire: Wire,
 }
 
 /// One side's part.

@@ -1,14 +1,16 @@
 //! Secured connections as a transfer takes them.
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use farhaul_mover::transfer::link::{self, LinkFacts};
 use farhaul_mover::transfer::session::{Dial, NoLink, Way};
 use farhaul_remote::{
-    DialFailure, Dialer, Kind, Link, LinkError, LinkHandle, LinkReader, Transport,
+    DialError, DialFailure, Dialer, Kind, Link, LinkError, LinkHandle, LinkReader, Transport,
 };
 
 /// How long an attempt to connect may take.
@@ -116,15 +118,38 @@ impl link::LinkHandle for Handle {
 
 /// Connects to a peer that listens.
 pub struct Dialing {
-    dialer: Dialer,
+    dialer: Arc<Dialer>,
     stop: Arc<AtomicBool>,
     most_window: u32,
+    /// Connections that are being made before they are asked for.
+    ahead: Mutex<VecDeque<JoinHandle<Result<Link, DialError>>>>,
 }
 
 impl Dialing {
     /// Gives up when `stop` is set; windows as of [`adapt`].
     pub fn new(dialer: Dialer, stop: Arc<AtomicBool>, most_window: u32) -> Self {
-        Dialing { dialer, stop, most_window }
+        let (dialer, ahead) = (Arc::new(dialer), Mutex::default());
+        Dialing { dialer, stop, most_window, ahead }
+    }
+
+    /// Begins to make so many connections, which the first that are asked for will be: what must be waited for elsewhere
+    /// meanwhile takes no time of its own.
+    pub fn make_ahead(&self, count: u32) {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..count {
+            let (dialer, stop) = (Arc::clone(&self.dialer), Arc::clone(&self.stop));
+            let dial = move || dialer.dial(DIAL_TIME, &stop);
+            // Without a thread it is made when it is asked for.
+            let begun = thread::Builder::new().name("farhaul-ahead".into()).spawn(dial);
+            ahead.extend(begun.ok());
+        }
+    }
+
+    /// The next that is being made.
+    fn made_ahead(&self) -> Option<Result<Link, DialError>> {
+        let next = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).pop_front()?;
+        // One that panicked has said so, and is made again.
+        next.join().ok()
     }
 }
 
@@ -134,7 +159,8 @@ impl Dial for Dialing {
             Way::Any => self.dialer.config().transport,
             Way::Tcp => Transport::Tcp,
         };
-        let link = self.dialer.dial_over(transport, DIAL_TIME, &self.stop);
+        let ahead = if way == Way::Any { self.made_ahead() } else { None };
+        let link = ahead.unwrap_or_else(|| self.dialer.dial_over(transport, DIAL_TIME, &self.stop));
         let adapted = link.map(|link| adapt(link, self.most_window));
         adapted.map_err(|error| no_link(&error.failure.clone(), error))
     }

@@ -1,7 +1,7 @@
 //! A copy between this host and another, whose side an agent runs.
 
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::TryRecvError;
@@ -19,7 +19,7 @@ use farhaul_remote::{
 use farhaul_secure::Trust;
 
 use super::agent::Command;
-use super::job::{Job, Told};
+use super::job::{Job, Listen, Told};
 use super::links::{Dialing, is_tcp};
 use super::plan::{Plan, bound};
 use super::report::Summary;
@@ -27,7 +27,7 @@ use super::show::{Show, progress_line};
 use super::side::{self, Finished, Going, Surroundings, Wish};
 use super::{END, LastWord, cancel_on_interrupt, refused};
 use crate::agent::Task;
-use crate::exit::{INTERRUPTED, Usage};
+use crate::exit::INTERRUPTED;
 use crate::interrupt::{self, Stop};
 
 /// An agent whose ssh has ended and that has not been reached for so long has ended as well.
@@ -43,7 +43,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub fn run(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finished> {
     plan.warn(show);
     let stop = interrupt::stop_flag();
-    let mut far = Far::start(plan, host, sending, &stop).map_err(refused)?;
+    let bind = bound(&plan.settings.bind.value)?;
+    let mut far = Far::start(plan, host, sending, &bind, &stop).map_err(refused)?;
     let mut before = Before::default();
     let mut in_vain = 0;
     // What has been read of a stream, or written to one, is not there any more.
@@ -58,7 +59,7 @@ pub fn run(plan: &Plan, host: &str, sending: bool, show: &Show) -> Result<Finish
         show.note(&format!("farhaul on {host} has ended before its time: starting it again"));
         before = Before::of(finished);
         show.begin_again();
-        far = start_again(plan, host, sending, &stop)?;
+        far = start_again(plan, host, sending, &bind, &stop)?;
     }
 }
 
@@ -100,11 +101,17 @@ fn add(summary: &mut Summary, before: &Summary) {
 }
 
 /// Starts another agent, as long as an outage may take.
-fn start_again(plan: &Plan, host: &str, sending: bool, stop: &Stop) -> Result<Far> {
+fn start_again(
+    plan: &Plan,
+    host: &str,
+    sending: bool,
+    bind: &[IpAddr],
+    stop: &Stop,
+) -> Result<Far> {
     let until = Instant::now() + plan.settings.outage.value;
     let mut pause = PAUSE.0;
     loop {
-        match Far::start(plan, host, sending, stop) {
+        match Far::start(plan, host, sending, bind, stop) {
             Ok(far) => return Ok(far),
             Err(SshError::Failed(_) | SshError::NoGreeting { .. }) if Instant::now() < until => {}
             Err(error) => return Err(refused(error)),
@@ -120,10 +127,10 @@ fn start_again(plan: &Plan, host: &str, sending: bool, stop: &Stop) -> Result<Fa
 /// The far side, as far as this one knows it.
 struct Far {
     remote: Remote,
-    hello: Hello,
-    terms: LinkTerms,
-    /// Where it may be dialed over UDT and over TCP.
-    candidates: (Vec<SocketAddr>, Vec<SocketAddr>),
+    session: [u8; 16],
+    dialing: Arc<Dialing>,
+    /// Ends dialing.
+    stop: Arc<AtomicBool>,
     ended: Option<LastWord>,
     /// There is no ssh any more.
     closed: bool,
@@ -133,8 +140,16 @@ struct Far {
 }
 
 impl Far {
-    fn start(plan: &Plan, host: &str, sending: bool, stop: &AtomicBool) -> Result<Self, SshError> {
+    fn start(
+        plan: &Plan,
+        host: &str,
+        sending: bool,
+        bind: &[IpAddr],
+        stop: &AtomicBool,
+    ) -> Result<Self, SshError> {
         let internal = |why: String| SshError::Agent { host: host.to_owned(), code: 1, text: why };
+        // While ssh connects.
+        let _ = thread::Builder::new().name("farhaul-random".into()).spawn(farhaul_secure::prepare);
         let (identity, secret, session) = fresh().map_err(|error| internal(error.to_string()))?;
         let job = match sending {
             true => Job::Sink(plan.sink.clone()),
@@ -146,8 +161,17 @@ impl Far {
         hello.plain = plan.terms.plain;
         hello.transport = plan.transport();
         let command = SshCommand::parse(&plan.settings.ssh.value)?;
-        let remote_farhaul = &plan.settings.remote_farhaul.value;
-        let remote = Remote::start(&command, host, remote_farhaul, &hello, stop)?;
+        let listen = Listen {
+            udp: hello.transport != Transport::Tcp,
+            tcp: hello.transport != Transport::Udp,
+            plain: hello.plain,
+            ports: plan.settings.listen_ports.value.map(|ports| (ports.first, ports.last)),
+            wire: plan.terms.wire(),
+        };
+        let listen = serde_json::to_string(&listen).map_err(|error| internal(error.to_string()))?;
+        let arguments = ["--listen".to_owned(), listen];
+        let how = (&*plan.settings.remote_farhaul.value, &arguments[..]);
+        let mut remote = Remote::start_early(&command, host, how, &hello, stop)?;
         let key = remote.greeting().key.ok_or_else(|| internal("it has no key".into()))?;
         let terms = LinkTerms {
             identity,
@@ -155,9 +179,27 @@ impl Far {
             context: hello.context(),
             plain: plan.terms.plain,
         };
-        let candidates = remote.candidates();
-        let (ended, closed, alone, given_up) = (None, false, None, false);
-        Ok(Far { remote, hello, terms, candidates, ended, closed, alone, given_up })
+        let (udp, tcp) = remote.candidates();
+        let mut config = DialConfig::new(udp, tcp, terms);
+        config.transport = plan.transport();
+        config.bind = bind.to_vec();
+        let options = plan.terms.transport().map_err(internal)?;
+        config.options = options.invitation(remote.greeting().invitation);
+        // ssh has told both sides of each other.
+        config.eager = true;
+        let given_up = Arc::new(AtomicBool::new(false));
+        let most_window = plan.terms.most_window();
+        let dialing = Dialing::new(Dialer::new(config), Arc::clone(&given_up), most_window);
+        let dialing = Arc::new(dialing);
+        // The control channel and the first lanes, while the far side looks at what it is to do.
+        dialing.make_ahead(1 + plan.terms.lanes);
+        if let Err(error) = remote.answer(stop) {
+            given_up.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
+        let session = hello.session.0;
+        let (ended, closed, alone, stop) = (None, false, None, given_up);
+        Ok(Far { remote, session, dialing, stop, ended, closed, alone, given_up: false })
     }
 
     /// Does this side's part; whether the far side has ended before its time.
@@ -168,18 +210,10 @@ impl Far {
         sending: bool,
         show: &Show,
     ) -> Result<(Finished, bool)> {
-        let (udp, tcp) = self.candidates.clone();
-        let mut config = DialConfig::new(udp, tcp, self.terms.clone());
-        config.transport = plan.transport();
-        config.bind = bound(&plan.settings.bind.value)?;
-        config.options = plan.terms.transport().map_err(Usage)?;
-        // ssh has told both sides of each other.
-        config.eager = true;
         let cancel = Cancel::default();
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&self.stop);
         let _registered = cancel_on_interrupt(&cancel, Some(&stop));
-        let dialing =
-            Dialing::new(Dialer::new(config), Arc::clone(&stop), plan.terms.most_window());
+        let dialing = Arc::clone(&self.dialing);
         let ours = match sending {
             true => Job::Source(plan.source.clone()),
             false => Job::Sink(plan.sink.clone()),
@@ -188,9 +222,9 @@ impl Far {
         let mut finished = side::run(
             &ours,
             &plan.terms,
-            Links::Dial(&dialing),
+            Links::Dial(&*dialing),
             Surroundings {
-                session: self.hello.session.0,
+                session: self.session,
                 cancel,
                 observe: &|event| show.event(&event),
                 show: &mut |going| {

@@ -37,7 +37,7 @@ fn commands_are_split_as_a_shell_does() {
 #[test]
 fn the_remote_path_is_one_word_there() {
     let args = |command: &SshCommand, remote: &str| -> Vec<String> {
-        let command = command.command("host", remote);
+        let command = command.command("host", remote, &[]);
         command.get_args().map(|arg| arg.to_str().unwrap().to_owned()).collect()
     };
     let ssh = SshCommand::parse("ssh -p 7").unwrap();
@@ -45,6 +45,37 @@ fn the_remote_path_is_one_word_there() {
     let other = SshCommand::parse("in-container --fast").unwrap();
     assert_eq!(args(&other, "a b;c"), ["--fast", "host", "'a b;c' agent"]);
     assert_eq!(args(&other, "~/my bin/farhaul")[2], "~/'my bin/farhaul' agent");
+}
+
+/// The controller knows where to dial before the agent has read anything, and hears afterwards whether it serves.
+#[test]
+fn an_agent_that_was_told_how_to_listen_greets_before_it_reads() {
+    let start = |answer: &str| {
+        // The order is read by nobody before the greeting has been heard: `go` says that it was.
+        let there = format!(
+            "echo '{}'; read -r hello; read -r go; echo '{answer}'; read -r end",
+            greeting_line(",\"udp_port\":7")
+        );
+        let words = ["sh", "-c", &there].map(String::from).to_vec();
+        let command = SshCommand { words };
+        let arguments = ["--listen".to_owned(), "{\"udp\": true}".to_owned()];
+        let stop = AtomicBool::new(false);
+        let how = ("farhaul", &arguments[..]);
+        let mut remote = Remote::start_early(&command, "there", how, &json!({}), &stop).unwrap();
+        assert_eq!(remote.greeting().udp_port, Some(7));
+        remote.sender().send(&json!("go")).unwrap();
+        remote.answer(&stop)
+    };
+    assert!(start("{\"answer\":\"ready\"}").is_ok());
+    let refused = start("{\"answer\":\"refused\",\"text\":\"there is no such file\",\"code\":2}");
+    assert!(matches!(refused, Err(SshError::Agent { code: 2, .. })), "{refused:?}");
+    for other in ["[]", "{}", "{\"answer\":\"perhaps\"}"] {
+        assert!(matches!(start(other), Err(SshError::NoGreeting { .. })), "{other}");
+    }
+    let command = SshCommand::parse("in-container").unwrap();
+    let words = command.command("host", "farhaul", &["--listen".into(), "{\"a b\": 1}".into()]);
+    let last = words.get_args().last().unwrap().to_str().unwrap();
+    assert_eq!(last, "farhaul agent --listen '{\"a b\": 1}'");
 }
 
 #[test]
@@ -173,7 +204,7 @@ impl Shown {
 fn start_showing(there: &str, shown: &Shown) -> Result<Remote, SshError> {
     let command = SshCommand { words: ["sh", "-c", there].map(String::from).to_vec() };
     let stop = AtomicBool::new(false);
-    Remote::start_saying(&command, "there", "farhaul", &json!({}), &stop, shown.clone())
+    Remote::start_saying(&command, "there", ("farhaul", &[]), &json!({}), &stop, shown.clone())
 }
 
 #[test]
