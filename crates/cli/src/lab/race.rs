@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use farhaul_base::names::suggestion;
 use farhaul_lab::race::{
     Cell, Figures, Race, Record, Run, System, quick, simulate, standard, to_90,
 };
 use farhaul_lab::report;
-use farhaul_sim::HostProfile;
 use serde::{Deserialize, Serialize};
 
 use super::{CommonArgs, Summary, finish, make_folder, write};
@@ -77,10 +75,6 @@ pub struct RaceArgs {
     /// In the simulator
     #[arg(long)]
     sim: bool,
-    /// What the simulator's hosts are like: none, or a profile of noise such as vm
-    #[arg(long, value_name = "PROFILE", requires = "sim", default_value = HostProfile::NONE,
-          value_parser = host_profile)]
-    hosts: String,
     /// Keep the runs that the folder has of a race that was interrupted, and do the others
     #[arg(long)]
     resume: bool,
@@ -101,7 +95,7 @@ pub fn run(args: &RaceArgs) -> Result<()> {
     let began = Instant::now();
     let mut race = Race::new(systems(args)?, cells(args), args.runs);
     race.ground =
-        if args.sim { simulated(&args.hosts) } else { "real packets between two kernels".into() };
+        if args.sim { "simulated".into() } else { "real packets between two kernels".into() };
     race.command = command(args);
     let file = args.common.out.join(RUNS_FILE);
     if args.resume {
@@ -153,24 +147,6 @@ fn cells(args: &RaceArgs) -> Vec<Cell> {
     }
 }
 
-/// What was raced on.
-fn simulated(hosts: &str) -> String {
-    if hosts == HostProfile::NONE {
-        "simulated".into()
-    } else {
-        format!("simulated, hosts {hosts}")
-    }
-}
-
-/// The name of a host profile that there is.
-fn host_profile(text: &str) -> Result<String, String> {
-    let names = HostProfile::all().map(|(name, _)| name);
-    match HostProfile::named(text) {
-        Some(profile) => Ok(profile.name),
-        None => Err(format!("no profile '{text}'; {}", suggestion(text, names))),
-    }
-}
-
 /// How to do it again.
 fn command(args: &RaceArgs) -> String {
     let mut text = String::from("farhaul lab race");
@@ -181,9 +157,6 @@ fn command(args: &RaceArgs) -> String {
         text += &format!(" --path {path}");
     }
     text += &format!(" --runs {}", args.runs);
-    if args.hosts != HostProfile::NONE {
-        text += &format!(" --hosts {}", args.hosts);
-    }
     for (given, option) in [(args.sim, " --sim"), (args.common.quick, " --quick")] {
         text += if given { option } else { "" };
     }
@@ -231,7 +204,7 @@ fn simulate_all(race: &mut Race, args: &RaceArgs, stop: &AtomicBool) -> Result<(
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(run) = runs.get(number) else { return };
             shown.show(number as f64 / runs.len() as f64, || line(run, number, runs.len()));
-            let record = record(run, simulate(run, &args.hosts));
+            let record = record(run, simulate(run));
             done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(record);
         }
     };

@@ -8,14 +8,12 @@ use super::{Cell, Figures, Run, System, to_90};
 /// Seconds of a sample of the series.
 const SAMPLE_S: f64 = 0.1;
 
-/// Runs it in virtual time, with the simulator's own TCP where a kernel's is named; `hosts` is the profile
-/// of both ends.
+/// Runs it in virtual time, with the simulator's own TCP where a kernel's is named.
 ///
 /// # Errors
-/// Why the run is none: the simulator's TCP has no such congestion control, or there is no such profile.
-pub fn simulate(run: &Run<'_>, hosts: &str) -> Result<Figures, String> {
-    let plan =
-        Plan::parse(&scenario(run, hosts), &[], None).map_err(|problems| problems.to_string())?;
+/// Why the run is none: the simulator's TCP has no such congestion control.
+pub fn simulate(run: &Run<'_>) -> Result<Figures, String> {
+    let plan = Plan::parse(&scenario(run), &[], None).map_err(|problems| problems.to_string())?;
     let point = plan.point(0).map_err(|problems| problems.to_string())?;
     let report = point.scenario.run();
     let (Some(flow), Some(link)) = (report.flows.first(), report.links.first()) else {
@@ -36,14 +34,14 @@ pub fn simulate(run: &Run<'_>, hosts: &str) -> Result<Figures, String> {
     })
 }
 
-fn scenario(run: &Run<'_>, hosts: &str) -> String {
+fn scenario(run: &Run<'_>) -> String {
     let Run { cell, system, round } = run;
     let who = match system {
         System::Farhaul(law) => format!("cc = \"{law}\""),
         System::Tcp(name) => format!("protocol = \"tcp-{name}\""),
     };
     format!(
-        "seed = {}\nhosts = \"{hosts}\"\nduration = \"{}ms\"\nsample = \"{SAMPLE_S}s\"\n\
+        "seed = {}\nduration = \"{}ms\"\nsample = \"{SAMPLE_S}s\"\n\
          [[link]]\nfrom = \"a\"\nto = \"b\"\n{}\
          [[flow]]\nfrom = \"a\"\nto = \"b\"\n{who}\n",
         round + 1,
@@ -85,7 +83,7 @@ mod tests {
         let systems = ["bbr", "tcp:cubic"].map(|text| text.parse::<System>().expect("a system"));
         for cell in standard() {
             for system in &systems {
-                let text = scenario(&Run { cell: &cell, system, round: 0 }, "vm");
+                let text = scenario(&Run { cell: &cell, system, round: 0 });
                 assert!(Plan::parse(&text, &[], None).is_ok(), "{text}");
             }
         }
@@ -95,12 +93,11 @@ mod tests {
     fn a_flow_that_fills_its_path_is_seen_to() {
         let cell = Cell::new(10_000_000, 10, 0.0);
         let system = "tcp:cubic".parse().expect("a system");
-        let figures = simulate(&Run { cell: &cell, system: &system, round: 0 }, "none");
-        let figures = figures.expect("figures");
+        let figures = simulate(&Run { cell: &cell, system: &system, round: 0 }).expect("figures");
         assert!((9e6..10e6).contains(&figures.goodput_bps), "{figures:?}");
         assert!(figures.to_90_s.is_some_and(|time| time < 2.0), "{figures:?}");
         assert!(figures.queue_ms > 0.1, "{figures:?}");
         let unknown = "tcp:nosuch".parse().expect("a name");
-        assert!(simulate(&Run { cell: &cell, system: &unknown, round: 0 }, "none").is_err());
+        assert!(simulate(&Run { cell: &cell, system: &unknown, round: 0 }).is_err());
     }
 }
