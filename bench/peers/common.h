@@ -98,6 +98,51 @@ static inline unsigned char* make_memory(size_t bytes) {
     return memory;
 }
 
+#define INTERVAL_S 0.1
+
+// What has arrived in each tenth of a second since the connection stood.
+struct series {
+    double opened, last;
+    uint64_t bytes, in_interval;
+    double* rates;
+    size_t count, room;
+};
+
+static inline struct series series_begin(void) {
+    struct series s;
+    memset(&s, 0, sizeof s);
+    s.opened = s.last = now_s();
+    return s;
+}
+
+static inline void series_add(struct series* s, uint64_t bytes) {
+    s->last = now_s();
+    while (s->last - s->opened >= (double)(s->count + 1) * INTERVAL_S) {
+        if (s->count == s->room) {
+            s->room = s->room == 0 ? 256 : 2 * s->room;
+            s->rates = (double*)realloc(s->rates, s->room * sizeof *s->rates);
+            if (s->rates == NULL) die("realloc");
+        }
+        s->rates[s->count++] = (double)s->in_interval * 8 / INTERVAL_S;
+        s->in_interval = 0;
+    }
+    s->bytes += bytes;
+    s->in_interval += bytes;
+}
+
+// As JSON members with a leading comma, for `print_result`. The last, unfinished interval is left out.
+static inline char* series_json(const struct series* s) {
+    const size_t each = 64;
+    char* text = (char*)malloc(32 + s->count * each);
+    if (text == NULL) die("malloc");
+    char* end = text + sprintf(text, ",\"intervals\":[");
+    for (size_t i = 0; i < s->count; i++)
+        end += snprintf(end, each, "%s{\"end\":%.1f,\"bits_per_second\":%.0f}", i ? "," : "",
+                        (double)(i + 1) * INTERVAL_S, s->rates[i]);
+    sprintf(end, "]");
+    return text;
+}
+
 // The result line. `extra` is JSON members with a leading comma, or "".
 static inline void print_result(const struct arguments* a, uint64_t bytes, double seconds,
                                 const char* extra) {

@@ -60,7 +60,8 @@ static void run_sender(const arguments& a, const Tuning& t, UDTSOCKET u) {
         position += n;
         bytes += n;
     }
-    for (int32_t packets = 1; packets > 0; usleep(1000)) {
+    // What a slow path has not taken after as long again is left.
+    for (int32_t packets = 1; packets > 0 && now_s() < end + a.seconds; usleep(1000)) {
         int length = sizeof packets;
         if (UDT::getsockopt(u, 0, UDT_SNDDATA, &packets, &length) == UDT::ERROR)
             die_udt("the connection broke");
@@ -71,6 +72,8 @@ static void run_sender(const arguments& a, const Tuning& t, UDTSOCKET u) {
     if (UDT::perfmon(u, &trace) != UDT::ERROR)
         snprintf(extra, sizeof extra, ",\"packets_sent\":%lld,\"retransmitted\":%d",
                  static_cast<long long>(trace.pktSentTotal), trace.pktRetransTotal);
+    const linger none = {0, 0};
+    UDT::setsockopt(u, 0, UDT_LINGER, &none, sizeof none);
     UDT::close(u);
     print_result(&a, bytes, seconds, extra);
 }
@@ -84,19 +87,16 @@ static void run_receiver(const arguments& a, const Tuning& t, UDTSOCKET listener
     if (u == UDT::INVALID_SOCK) die_udt("accept");
     char* memory = reinterpret_cast<char*>(make_memory(MEMORY_BYTES));
     size_t position = 0;
-    uint64_t bytes = 0;
-    double first = 0, last = 0;
+    series arrived = series_begin();
     for (;;) {
         if (position + t.block > MEMORY_BYTES) position = 0;
         const int n = UDT::recv(u, memory + position, t.block, 0);
         // The only end a stream of this library has.
         if (n == UDT::ERROR) break;
-        last = now_s();
-        if (first == 0) first = last;
+        series_add(&arrived, n);
         position += n;
-        bytes += n;
     }
-    print_result(&a, bytes, last - first, "");
+    print_result(&a, arrived.bytes, arrived.last - arrived.opened, series_json(&arrived));
 }
 
 int main(int argc, char** argv) {
