@@ -147,6 +147,9 @@ pub struct Grid {
     pub cells: Vec<Vec<Option<f64>>>,
     /// What the values are; its range, if any, is what the colours span.
     pub value: Axis,
+    /// Whether two colours part at the middle of that range, as for what is ahead and behind.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub diverging: bool,
 }
 
 /// Charts above each other that share what runs to the right. Their x axes must have one unit and

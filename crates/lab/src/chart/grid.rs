@@ -31,6 +31,17 @@ const COLOURS: [Colour; 9] = [
     Colour(0xfd, 0xe7, 0x25),
 ];
 
+/// From below the middle to above it: vik without its darkest ends (Crameri, 2018), which is even for all eyes.
+const PARTING: [Colour; 7] = [
+    Colour(0x9c, 0x46, 0x14),
+    Colour(0xc9, 0x7a, 0x49),
+    Colour(0xe6, 0xbb, 0x9c),
+    Colour(0xf4, 0xf2, 0xef),
+    Colour(0x9f, 0xc3, 0xd6),
+    Colour(0x4f, 0x8f, 0xb2),
+    Colour(0x12, 0x5c, 0x8c),
+];
+
 /// A heat map.
 pub fn grid(grid: &Grid) -> Canvas {
     let mut canvas = Canvas::new(WIDTH, 0.0, &grid.title);
@@ -51,6 +62,7 @@ pub fn grid(grid: &Grid) -> Canvas {
 
     let column = area.width() / columns as f64;
     let texts = Texts::of(grid, column - 6.0);
+    let colours = Colours(if grid.diverging { &PARTING } else { &COLOURS });
     for y in 0..grid.ys.len() {
         for x in 0..grid.xs.len() {
             let cell = Area {
@@ -59,13 +71,13 @@ pub fn grid(grid: &Grid) -> Canvas {
                 right: left + (x + 1) as f64 * column - 1.0,
                 bottom: bottom - y as f64 * row - 1.0,
             };
-            texts.draw(&mut canvas, cell, grid.cell(x, y), value);
+            texts.draw(&mut canvas, cell, grid.cell(x, y), |number| colours.at(value.at(number)));
         }
     }
     draw_beside(&mut canvas, &y_ticks, |index| bottom - (index + 0.5) * row, area);
     let end = draw_below(&mut canvas, &x_ticks, |index| left + (index + 0.5) * column, area);
     let bar = Area { left: bar_right - BAR, right: bar_right, ..area };
-    draw_bar(&mut canvas, bar, value, &bar_ticks, value_lines);
+    draw_bar(&mut canvas, bar, value, &colours, (&bar_ticks, value_lines));
     finish(canvas, end + 6.0)
 }
 
@@ -124,8 +136,14 @@ impl Texts {
         }
     }
 
-    fn draw(&self, canvas: &mut Canvas, cell: Area, value: Option<f64>, span: Span) {
-        let fill = value.map_or(EMPTY, |value| colour(span.at(value)));
+    fn draw(
+        &self,
+        canvas: &mut Canvas,
+        cell: Area,
+        value: Option<f64>,
+        colour: impl Fn(f64) -> Colour,
+    ) {
+        let fill = value.map_or(EMPTY, colour);
         canvas.fill(cell, fill);
         let text = value.map_or("–".to_owned(), |value| self.text(value));
         let lettering = Lettering::new(self.size, over(fill)).anchor(Anchor::Middle);
@@ -135,14 +153,20 @@ impl Texts {
     }
 }
 
-fn draw_bar(canvas: &mut Canvas, bar: Area, span: Span, ticks: &Ticks, title: Vec<String>) {
+fn draw_bar(
+    canvas: &mut Canvas,
+    bar: Area,
+    span: Span,
+    colours: &Colours,
+    (ticks, title): (&Ticks, Vec<String>),
+) {
     const STEPS: usize = 96;
     let step = bar.height() / STEPS as f64;
     for index in 0..STEPS {
         let bottom = bar.bottom - index as f64 * step;
         // A little over the next, so that no light shows between them.
         let top = (bottom - step - 0.5).max(bar.top);
-        let fill = colour((index as f64 + 0.5) / STEPS as f64);
+        let fill = colours.at((index as f64 + 0.5) / STEPS as f64);
         canvas.fill(Area { top, bottom, ..bar }, fill);
     }
     for (value, text) in &ticks.major {
@@ -157,17 +181,24 @@ fn draw_bar(canvas: &mut Canvas, bar: Area, span: Span, ticks: &Ticks, title: Ve
     }
 }
 
-/// The colour of a share of the span.
-fn colour(share: f64) -> Colour {
-    if !share.is_finite() {
-        return EMPTY;
+/// Colours from the low end to the high one.
+struct Colours(&'static [Colour]);
+
+impl Colours {
+    /// That of a share of the span.
+    fn at(&self, share: f64) -> Colour {
+        let Colours(colours) = self;
+        if !share.is_finite() {
+            return EMPTY;
+        }
+        let place = share.clamp(0.0, 1.0) * (colours.len() - 1) as f64;
+        let index = (place as usize).min(colours.len() - 2);
+        let (low, high) = (colours[index], colours[index + 1]);
+        let part = place - index as f64;
+        let mix =
+            |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * part).round() as u8;
+        Colour(mix(low.0, high.0), mix(low.1, high.1), mix(low.2, high.2))
     }
-    let place = share.clamp(0.0, 1.0) * (COLOURS.len() - 1) as f64;
-    let index = (place as usize).min(COLOURS.len() - 2);
-    let (low, high) = (COLOURS[index], COLOURS[index + 1]);
-    let part = place - index as f64;
-    let mix = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * part).round() as u8;
-    Colour(mix(low.0, high.0), mix(low.1, high.1), mix(low.2, high.2))
 }
 
 /// Letters that can be read on `fill`: contrast by relative luminance, as WCAG 2.1 has it.
@@ -255,11 +286,13 @@ mod tests {
 
     #[test]
     fn colours_reach_from_end_to_end() {
-        assert_eq!(colour(0.0), COLOURS[0]);
-        assert_eq!(colour(1.0), COLOURS[8]);
-        assert_eq!(colour(7.0), COLOURS[8]);
-        assert_eq!(colour(0.5), COLOURS[4]);
-        assert_eq!(colour(f64::NAN), EMPTY);
+        let colours = Colours(&COLOURS);
+        assert_eq!(colours.at(0.0), COLOURS[0]);
+        assert_eq!(colours.at(1.0), COLOURS[8]);
+        assert_eq!(colours.at(7.0), COLOURS[8]);
+        assert_eq!(colours.at(0.5), COLOURS[4]);
+        assert_eq!(colours.at(f64::NAN), EMPTY);
+        assert_eq!(Colours(&PARTING).at(0.5), PARTING[3]);
         assert_eq!((over(COLOURS[0]), over(COLOURS[8])), (WHITE, INK));
     }
 }

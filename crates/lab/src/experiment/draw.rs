@@ -90,6 +90,7 @@ fn grid(experiment: &Experiment, chart: &ChartSpec, measured: &[&Measured]) -> F
         ys: numbers(&ys),
         cells: cells.collect(),
         value: values_axis(chart),
+        ..Grid::default()
     })
 }
 
