@@ -29,8 +29,11 @@ use mover::{Moved, Plan};
 use progress::Progress;
 use report::{PathReport, Report, Run, files_in};
 use stop::Stop;
-pub use tcp::offered as tcp_congestion_controls_offered;
 use tcp::side::SideArgs;
+pub use tcp::{
+    may_be_offered as tcp_congestion_control_may_be_offered,
+    offered as tcp_congestion_controls_offered,
+};
 
 /// TCP is stopped when it has taken so many times as long as farhaul,
 const TCP_TIMES_LONGER: f64 = 2.0;

@@ -75,6 +75,13 @@ pub fn code(error: &anyhow::Error) -> u8 {
     error.chain().find_map(known).unwrap_or(1)
 }
 
+/// Why a process of ours has failed, from what it has written to its standard error: the last line, without the
+/// name that farhaul puts before it.
+pub fn last_line(errors: &str) -> &str {
+    let last = errors.trim_end().lines().last().unwrap_or("it ended without a word");
+    last.strip_prefix("farhaul: ").unwrap_or(last)
+}
+
 /// The error and its causes on one line, each said once: some name their cause themselves.
 pub fn describe(error: &anyhow::Error) -> String {
     let line = error.chain().fold(String::new(), |mut line, cause| {

@@ -1,11 +1,11 @@
 //! Runs the points of a plan on all processors, and makes tables and curves of what they measured.
 
 mod curves;
+mod parallel;
 mod summary;
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use farhaul_sim::{Plan, Point, Report};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use curves::named_curves;
 pub use curves::{axis, curves};
+pub use parallel::in_parallel;
 pub use summary::summary;
 pub(crate) use summary::{RunColumn, table};
 
@@ -108,60 +109,36 @@ fn run_tasks(
     stop: &AtomicBool,
 ) -> Option<Vec<Measured>> {
     let shared = Shared {
-        tasks,
-        next: AtomicU64::new(0),
+        runs: tasks.len() as u64,
         ended: AtomicU64::new(0),
         simulated: AtomicU64::new(0),
         parts: AtomicU64::new(0),
         began: Instant::now(),
-        results: Mutex::new(Vec::new()),
     };
-    std::thread::scope(|scope| {
-        for _ in 1..jobs.clamp(1, tasks.len().max(1)) {
-            scope.spawn(|| shared.work(watch, stop));
-        }
-        shared.work(watch, stop);
-    });
-    if stop.load(Ordering::Relaxed) {
-        return None;
-    }
-    let mut results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(index, _)| *index);
-    Some(results.into_iter().map(|(_, measured)| measured).collect())
+    in_parallel(tasks, jobs, stop, |(plan, number)| {
+        // The plan has been checked at every point when it was read.
+        let point = plan.point(*number).ok()?;
+        let report = shared.run_one(&point, watch, stop)?;
+        shared.ended.fetch_add(1, Ordering::Relaxed);
+        Some(Measured { point: *number, values: point.values, report })
+    })
 }
 
 /// Of a run, in what is counted of the share that has been simulated.
 const PARTS: f64 = 1e9;
 
 /// What the threads share.
-struct Shared<'a> {
-    tasks: &'a [(&'a Plan, u64)],
-    /// The first of `tasks` that nobody has taken.
-    next: AtomicU64,
+struct Shared {
+    runs: u64,
     ended: AtomicU64,
     /// Nanoseconds of simulated time.
     simulated: AtomicU64,
     /// What has been simulated of the runs: each has [`PARTS`], however long it is.
     parts: AtomicU64,
     began: Instant,
-    /// With their places among the tasks.
-    results: Mutex<Vec<(usize, Measured)>>,
 }
 
-impl Shared<'_> {
-    fn work(&self, watch: &(dyn Fn(Progress) + Sync), stop: &AtomicBool) {
-        loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed) as usize;
-            let Some(&(plan, number)) = self.tasks.get(index) else { return };
-            // The plan has been checked at every point when it was read.
-            let Ok(point) = plan.point(number) else { return };
-            let Some(report) = self.run_one(&point, watch, stop) else { return };
-            let measured = Measured { point: number, values: point.values, report };
-            self.ended.fetch_add(1, Ordering::Relaxed);
-            self.results.lock().unwrap_or_else(PoisonError::into_inner).push((index, measured));
-        }
-    }
-
+impl Shared {
     /// None: stopped.
     fn run_one(
         &self,
@@ -184,8 +161,8 @@ impl Shared<'_> {
             let new = new.as_nanos() as u64;
             let all = Duration::from_nanos(self.simulated.fetch_add(new, Ordering::Relaxed) + new);
             watch(Progress {
-                runs: (self.ended.load(Ordering::Relaxed), self.tasks.len() as u64),
-                share: (parts as f64 / PARTS / self.tasks.len() as f64).min(1.0),
+                runs: (self.ended.load(Ordering::Relaxed), self.runs),
+                share: (parts as f64 / PARTS / self.runs as f64).min(1.0),
                 speed_up: all.as_secs_f64() / self.began.elapsed().as_secs_f64().max(1e-9),
             });
         }

@@ -22,6 +22,7 @@ use super::process::{LOOK_EVERY, Process, this_program};
 use super::progress::Progress;
 use super::series::{Sample, Series};
 use super::stop::Stop;
+use crate::exit::last_line;
 
 /// What the process that does the work says, one a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -165,6 +166,5 @@ fn reason(side: &mut Process) -> String {
         // An error leaves what was read so far.
         let _ = messages.read_to_string(&mut text);
     }
-    let last = text.lines().last().unwrap_or("it ended without a word");
-    last.strip_prefix("farhaul: ").unwrap_or(last).to_owned()
+    last_line(&text).to_owned()
 }
