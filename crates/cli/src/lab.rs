@@ -28,6 +28,8 @@ pub enum LabCommand {
     Run(RunArgs),
     Certify(certify::CertifyArgs),
     Race(Box<race::RaceArgs>),
+    #[command(hide = true)]
+    Side(race::SideArgs),
     Report(ReportArgs),
 }
 
@@ -120,6 +122,7 @@ pub fn run(command: &LabCommand) -> Result<()> {
         }
         LabCommand::Certify(args) => certify::run(args),
         LabCommand::Race(args) => race::run(args),
+        LabCommand::Side(args) => race::run_side(args),
         LabCommand::Report(args) => make_report(args),
     }
 }

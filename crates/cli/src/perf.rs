@@ -9,8 +9,6 @@ mod running;
 mod session;
 mod tracer;
 
-pub use report::Report;
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -59,11 +59,14 @@ fn a_race_of_real_packets_measures_both_ends_and_the_path() {
     let tables = outcome["tables"].as_array().expect("tables");
     let number = |table: &str| {
         let found = tables.iter().find(|one| one["title"] == table).expect(table);
-        found["rows"][0][1]["number"].as_f64().unwrap_or_else(|| panic!("{table}: {found}"))
+        let cell = &found["rows"][0][1];
+        // Where this machine was too slow for the path, the number is marked.
+        let marked = || cell["text"].as_str()?.strip_suffix(" *")?.parse().ok();
+        cell["number"].as_f64().or_else(marked).unwrap_or_else(|| panic!("{table}: {found}"))
     };
     assert!((5.0..10.0).contains(&number("Goodput")), "{outcome}");
     assert!(number("Processor time of both ends") > 0.0);
-    assert!(number("Most memory of an end") > 1.0);
+    assert!(number("Most memory of a process") > 1.0);
     assert!(number("Mean time in the queue") > 0.0);
 }
 
@@ -78,12 +81,119 @@ fn runs_that_are_kept_are_not_done_again() {
         let kept = json!({"ground": ground, "records": [record]});
         fs::write(out.join("race-runs.json"), kept.to_string()).expect("a file");
     };
-    keep("real packets between two kernels");
+    keep("emulator");
     let args = ["--path", PATH, "--system", "bbr", "--resume", "--json"];
     let outcome = document(&race(folder.path(), &args));
     assert_eq!(outcome["tables"][0]["rows"][0][1]["number"], 1.234567, "{outcome}");
-    keep("simulated");
+    keep("simulator");
     assert_eq!(race(folder.path(), &args).code, Some(2), "runs of another race");
+    let args = [&args[..], &["--sim"]].concat();
+    let outcome = document(&race(folder.path(), &args));
+    assert_eq!(outcome["tables"][0]["rows"][0][1]["number"], 1.234567, "{outcome}");
+}
+
+#[test]
+fn a_program_that_is_not_installed_is_told_and_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let description = r#"
+        name = "other"
+        needs = ["no-such-program"]
+        install = "build it"
+        near = "no-such-program {far} {port}"
+        far = "no-such-program -l {port}"
+        measured = { by = "output" }
+    "#;
+    fs::write(folder.path().join("other.toml"), description).expect("a file");
+    let system = ["--system", "file:other.toml"];
+    let alone = race(folder.path(), &[&system[..], &["--path", PATH]].concat());
+    assert_eq!(alone.code, Some(2), "nobody is left: {}", alone.errors);
+    assert!(alone.errors.contains("no-such-program: build it"), "{}", alone.errors);
+    let both =
+        [&system[..], &["--system", "tcp:cubic", "--path", PATH, "--sim", "--json"]].concat();
+    let outcome = document(&race(folder.path(), &both));
+    let notes = outcome["notes"].as_array().expect("notes");
+    assert!(notes.iter().any(|note| note.as_str().is_some_and(|n| n.contains("file:other.toml"))));
+    assert_eq!(outcome["tables"][0]["columns"].as_array().map(Vec::len), Some(2));
+}
+
+/// The race over real packets, with a program that is described by a file: here, this one's own pipe.
+#[test]
+fn a_program_that_a_file_describes_takes_part() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let probe = ran::farhaul(folder.path(), "wan", &["run", "--", "true"]);
+    if probe.code == Some(125) {
+        skip!("{}", probe.errors);
+    }
+    let description = r#"
+        name = "pipe"
+        near = "{farhaul} pipe {far}:{port}"
+        far = "{farhaul} pipe --listen {far}:{port}"
+        measured = { by = "output" }
+    "#;
+    fs::write(folder.path().join("pipe.toml"), description).expect("a file");
+    let args = ["--system", "file:pipe.toml", "--path", PATH, "--json"];
+    let outcome = document(&race(folder.path(), &args));
+    // A run in which this machine was too slow has a text instead.
+    let goodput = outcome["tables"][0]["rows"][0][1]["number"].as_f64();
+    assert!(goodput.is_none_or(|mbps| (5.0..10.0).contains(&mbps)), "{outcome}");
+    let failed = outcome["checks"].as_array().expect("checks");
+    assert!(failed.iter().all(|check| check["what"] != "all runs"), "{outcome}");
+}
+
+#[test]
+fn two_flows_share_a_simulated_path() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = "rate=10M,rtt=10ms,flows=2";
+    let outcome = document(&race(
+        folder.path(),
+        &["--sim", "--path", path, "--system", "tcp:cubic", "--json"],
+    ));
+    let tables = outcome["tables"].as_array().expect("tables");
+    let jain =
+        tables.iter().find(|table| table["title"].as_str().is_some_and(|t| t.contains("Jain")));
+    let jain = jain.expect("a table")["rows"][0][1]["number"].as_f64().expect("a number");
+    assert!((0.5..=1.0).contains(&jain), "{jain}");
+}
+
+#[test]
+fn paths_that_are_drawn_follow_from_the_seed_that_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = ["--sim", "--system", "file:none.toml", "--paths", "random:3:9", "--json"];
+    // Nothing is simulated where no system is left.
+    fs::write(
+        folder.path().join("none.toml"),
+        "name = \"none\"\nnear = \"x\"\nfar = \"x\"\nmeasured = { by = \"output\" }",
+    )
+    .expect("a file");
+    let ran = race(folder.path(), &args);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.errors.contains("seed 9"), "{}", ran.errors);
+}
+
+#[test]
+fn an_end_accounts_for_all_processes_below_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // The busy process is an orphan when its parent ends.
+    let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let orders = json!({
+        "commands": [
+            {"text": "head -c 300000 /dev/zero", "counts": true, "stays": false},
+            {"text": format!("sh -c '{busy}' & printf said; exit 3"), "counts": false, "stays": false},
+        ],
+        "limit_s": 30.0,
+        "account": folder.path().join("account"),
+    });
+    fs::write(folder.path().join("orders"), orders.to_string()).expect("a file");
+    let ran = ran::farhaul(folder.path(), "lab", &["side", "orders"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    let account = fs::read(folder.path().join("account")).expect("an account");
+    let account: Value = serde_json::from_slice(&account).expect("JSON");
+    let counted = account["ran"][0]["arrived"].as_array().expect("what arrived");
+    assert_eq!(counted.last().expect("a point")[1], 300_000, "{account}");
+    assert_eq!(account["ran"][1]["code"], 3);
+    assert_eq!(account["ran"][1]["output"], "said");
+    assert!(account["cpu_s"].as_f64().is_some_and(|cpu| cpu > 0.01), "{account}");
+    assert!(account["peak_rss_bytes"].as_u64().is_some_and(|bytes| bytes > 500_000), "{account}");
 }
 
 #[test]
@@ -94,6 +204,9 @@ fn what_is_no_race_is_bad_usage() {
         &["--path", "rate=1G,rtt=1ms,colour=red"],
         &["--system", "nosuch"],
         &["--system", "tcp:"],
+        &["--system", "file:/no/such.toml"],
+        &["--paths", "random:0"],
+        &["--path", "rate=1G,rtt=1ms,against=nosuch"],
         &["--runs", "0"],
     ] {
         let args: Vec<&str> = ["race"].iter().chain(args).copied().collect();

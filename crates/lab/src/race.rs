@@ -6,31 +6,63 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `cell.rs` | the paths |
-//! | `system.rs` | the systems |
-//! | `judge.rs` | medians, checks, pictures and tables |
+//! | `cell.rs`, `paths.rs` | a path; sets of paths |
+//! | `system.rs`, `program.rs`, `systems/` | the systems; how a program is described; those described here |
+//! | `sharing.rs` | what flows get of a path that they share |
+//! | `judge.rs`, `telling.rs` | medians and checks; who was ahead, in words |
+//! | `pictures.rs` | heat maps and tables |
 //! | `simulate.rs` | a run in the simulator |
 
 mod cell;
 mod judge;
+mod paths;
+mod pictures;
+pub mod program;
+mod sharing;
 mod simulate;
 mod system;
+mod telling;
+
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use cell::{Cell, CellError, quick, standard};
+pub use cell::{Cell, CellError};
+pub use paths::{Paths, PathsError, quick, random, standard};
+pub use sharing::{Flow, Sharing};
 pub use simulate::simulate;
-pub use system::{System, SystemError};
+pub use system::{Kind, System, SystemError, names};
 
 use crate::statistics::median;
+
+/// Where a race takes place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ground {
+    /// Between two network namespaces, over an emulated path of real packets.
+    #[default]
+    Emulator,
+    /// The simulator.
+    Simulator,
+}
+
+impl fmt::Display for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ground::Emulator => "real packets between two kernels",
+            Ground::Simulator => "simulated",
+        })
+    }
+}
 
 /// What one run has shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Payload that arrived over the time from the opened connection to the end, bits a second.
+    /// Payload that arrived over the time from the opened connection to the end, bits a second. Of a command that
+    /// copies a file, over the time from its start to its end. Of several flows of the system, all together.
     pub goodput_bps: f64,
-    /// From the opened connection until an interval in which 90% of the system's own steady rate
+    /// From the same beginning until an interval in which 90% of the system's own steady rate
     /// arrived, seconds: see [`to_90`]. None if that is unknown.
     pub to_90_s: Option<f64>,
     /// Share of the packets that entered the path which the payload does not need: retransmissions, and
@@ -42,10 +74,14 @@ pub struct Figures {
     pub queue_ms: f64,
     /// Processor time of both ends, seconds a gigabyte of payload; none where it is not measured.
     pub cpu_s_per_gb: Option<f64>,
-    /// The most memory that an end has had, bytes; none where it is not measured.
+    /// The most memory that a process of an end has had, bytes; none where it is not measured.
     pub memory_bytes: Option<f64>,
     /// The path was as asked.
     pub time_kept: bool,
+    /// It was stopped before all had arrived.
+    pub stopped: bool,
+    /// On a path that flows share.
+    pub sharing: Option<Sharing>,
 }
 
 /// When 90% of the steady rate was first reached: `series` has the ends of intervals, seconds, and the
@@ -89,8 +125,12 @@ pub struct Race {
     pub cells: Vec<Cell>,
     /// How often each runs on each.
     pub rounds: u32,
-    /// Where it takes place, in a few words.
-    pub ground: String,
+    /// Where it takes place.
+    pub ground: Ground,
+    /// Systems that were asked for and cannot take part, each with the reason.
+    pub absent: Vec<String>,
+    /// The seed that the paths were drawn from, if they were.
+    pub seed: Option<u64>,
     /// How to do it again.
     pub command: String,
     records: Vec<Record>,

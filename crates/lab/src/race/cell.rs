@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use farhaul_link::{Blackout, LossModel, Rate, RateChanges, parse_duration};
 
+use super::System;
+
 /// A path, as `rate=1G,rtt=50ms,loss=1%,jitter=2ms,queue=1`: what is left out is zero or, of the queue,
 /// one bandwidth-delay product. Further keys: `blackout=3s+500ms` and `change=3s:100M`, one or several
-/// with `+` between, and `burst=5`, the mean number of packets that are lost together.
+/// with `+` between, and `burst=5`, the mean number of packets that are lost together. `flows=2` has so
+/// many flows of one system on the path at the same time, `against=tcp:cubic` one beside one of another system
+/// (`+` stands for the commas of a law's parameters).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     /// Of the bottleneck, both ways.
@@ -27,12 +31,16 @@ pub struct Cell {
     pub blackout: Option<Blackout>,
     /// When the rate changes.
     pub changes: RateChanges,
+    /// How many flows of a system there are at the same time.
+    pub flows: usize,
+    /// What runs beside them.
+    pub against: Option<System>,
 }
 
 /// What is wrong with the text of a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{what} in the path '{text}': give rate=1G,rtt=50ms and, if wanted, loss=1%, burst=5, jitter=2ms, queue=0.5, blackout=3s+500ms, change=3s:100M"
+    "{what} in the path '{text}': give rate=1G,rtt=50ms and, if wanted, loss=1%, burst=5, jitter=2ms, queue=0.5, blackout=3s+500ms, change=3s:100M, flows=2, against=tcp:cubic"
 )]
 pub struct CellError {
     text: String,
@@ -48,6 +56,12 @@ pub(super) const PACKET_BITS: f64 = 12_000.0;
 /// A run lasts so long at least, and so many round trips.
 const LASTS: Duration = Duration::from_secs(6);
 const LASTS_ROUND_TRIPS: u32 = 60;
+/// Where flows share a path, so long at least;
+const SHARED_LASTS: Duration = Duration::from_secs(30);
+/// what they get of it counts from then on.
+pub(super) const SETTLED_AFTER: Duration = Duration::from_secs(10);
+/// More flows than this take more processors than a path.
+const MOST_FLOWS: usize = 16;
 
 impl Cell {
     /// A path of that rate, in bits a second, and round trip that loses so many percent.
@@ -61,7 +75,20 @@ impl Cell {
             queue: 1.0,
             blackout: None,
             changes: RateChanges::default(),
+            flows: 1,
+            against: None,
         }
+    }
+
+    /// Whether several flows are on the path at the same time.
+    pub fn is_shared(&self) -> bool {
+        self.flows > 1 || self.against.is_some()
+    }
+
+    /// Who runs on the path at the same time if `system` races: its flows, then what is against them.
+    pub fn flows_of<'a>(&'a self, system: &'a System) -> Vec<&'a System> {
+        let own = std::iter::repeat_n(system, self.flows);
+        own.chain(self.against.as_ref()).collect()
     }
 
     /// Packets that the queue holds, ten at least.
@@ -81,7 +108,8 @@ impl Cell {
 
     /// How long a run lasts.
     pub fn lasts(&self) -> Duration {
-        LASTS.max(self.rtt * LASTS_ROUND_TRIPS)
+        let least = if self.is_shared() { SHARED_LASTS } else { LASTS };
+        least.max(self.rtt * LASTS_ROUND_TRIPS)
     }
 
     /// Nothing but rate and round trip, loss and a queue of one bandwidth-delay product.
@@ -102,50 +130,6 @@ impl Cell {
         bits += rate * (lasts - at).as_secs_f64();
         bits / lasts.as_secs_f64()
     }
-}
-
-/// Rates, round trips and losses, and what else may befall two of them.
-pub fn standard() -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for rate in [10_000_000, 100_000_000, 1_000_000_000] {
-        for rtt in [1, 10, 50, 100, 200] {
-            for loss in [0.0, 0.1, 1.0, 2.0] {
-                cells.push(Cell::new(rate, rtt, loss));
-            }
-        }
-    }
-    for rate in [100_000_000, 1_000_000_000] {
-        let cell = Cell::new(rate, 50, 0.0);
-        let tenth = rate / 10;
-        let others = [
-            "queue=0.1".to_owned(),
-            "queue=5".into(),
-            "jitter=1ms".into(),
-            "jitter=3ms".into(),
-            "jitter=3ms,loss=1".into(),
-            "loss=1,burst=5".into(),
-            "blackout=2s+1s".into(),
-            format!("change=2s:{tenth}+4s:{rate}"),
-        ];
-        cells.extend(others.iter().map(|keys| cell.changed(keys).expect("a path of our own")));
-    }
-    cells
-}
-
-/// A few of each kind.
-pub fn quick() -> Vec<Cell> {
-    let gigabit = Cell::new(1_000_000_000, 50, 0.0);
-    let mut cells = vec![
-        Cell::new(10_000_000, 50, 0.0),
-        Cell::new(100_000_000, 10, 0.1),
-        Cell::new(100_000_000, 100, 1.0),
-        Cell::new(1_000_000_000, 1, 1.0),
-        Cell::new(1_000_000_000, 10, 1.0),
-        gigabit.clone(),
-        Cell::new(1_000_000_000, 100, 0.1),
-    ];
-    cells.push(Cell { jitter: Duration::from_millis(2), ..gigabit });
-    cells
 }
 
 impl Cell {
@@ -172,6 +156,15 @@ impl Cell {
                 "jitter" => cell.jitter = parse_duration(value).map_err(|_| bad())?,
                 "queue" => cell.queue = number(value)?,
                 "blackout" => cell.blackout = Some(value.parse().map_err(|_| bad())?),
+                "flows" => {
+                    let count = value.parse().ok().filter(|count| (1..=MOST_FLOWS).contains(count));
+                    cell.flows = count.ok_or_else(bad)?;
+                }
+                "against" => {
+                    let system = value.replace('+', ",").parse::<System>();
+                    let system = system.map_err(|why| wrong(why.to_string()))?;
+                    cell.against = Some(system);
+                }
                 "change" => cell.changes = value.replace('+', ",").parse().map_err(|_| bad())?,
                 _ => return Err(wrong(format!("no key '{key}'"))),
             }
@@ -223,6 +216,12 @@ impl fmt::Display for Cell {
         if !self.changes.is_empty() {
             write!(f, ",change={}", self.changes.to_string().replace(',', "+"))?;
         }
+        if self.flows != 1 {
+            write!(f, ",flows={}", self.flows)?;
+        }
+        if let Some(against) = &self.against {
+            write!(f, ",against={}", against.to_string().replace(',', "+"))?;
+        }
         Ok(())
     }
 }
@@ -237,11 +236,12 @@ fn shown(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::paths::{quick, random, standard};
     use super::*;
 
     #[test]
     fn a_path_is_read_as_it_is_written() {
-        for cell in standard().iter().chain(&quick()) {
+        for cell in standard().iter().chain(&quick()).chain(&random(200, 1)) {
             let text = cell.to_string();
             assert_eq!(text.parse::<Cell>().as_ref(), Ok(cell), "{text}");
         }
@@ -263,6 +263,9 @@ mod tests {
             "rate=1G,rtt=1ms,queue=NaN",
             "rate=1G,rtt=1ms,colour=red",
             "rate=1G,rtt=1ms,loss",
+            "rate=1G,rtt=1ms,flows=0",
+            "rate=1G,rtt=1ms,flows=1000",
+            "rate=1G,rtt=1ms,against=nosuch",
         ] {
             assert!(text.parse::<Cell>().is_err(), "{text}");
         }
@@ -275,6 +278,16 @@ mod tests {
         assert!((cell.line_bps() / 70e6 - 1.0).abs() < 1e-9, "{}", cell.line_bps());
         assert!((Cell::new(1_000, 1, 0.0).line_bps() / 1e3 - 1.0).abs() < 1e-9);
         assert_eq!(Cell::new(1_000, 200, 0.0).lasts(), Duration::from_secs(12));
+    }
+
+    #[test]
+    fn flows_that_share_a_path_have_time_to_settle() {
+        let cell: Cell = "rate=10M,rtt=10ms,flows=2,against=tcp:cubic".parse().unwrap();
+        let system = "bbr".parse().unwrap();
+        let names: Vec<String> =
+            cell.flows_of(&system).iter().map(|system| system.to_string()).collect();
+        assert_eq!(names, ["bbr", "bbr", "tcp:cubic"]);
+        assert!(cell.is_shared() && !cell.is_plain() && cell.lasts() > 2 * SETTLED_AFTER);
     }
 
     #[test]

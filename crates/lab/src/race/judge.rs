@@ -1,72 +1,63 @@
-//! What a race has shown.
+//! Medians of a race, and whether farhaul's targets are met.
 
 use std::time::Duration;
 
 use super::{Cell, Figures, Race, System};
-use crate::chart::{Axis, Figure, Grid};
 use crate::experiment::VERSION;
 use crate::number::{fixed, significant};
 use crate::report::{Check, Outcome, Verdict};
 use crate::statistics::median;
-use crate::table::{self, Column, Table};
 
-/// A cell is lost by more than this share of the reference's goodput.
-const LOST_BY: f64 = 0.03;
+/// A cell is lost by more than this share of another's goodput.
+pub(super) const LOST_BY: f64 = 0.03;
 /// A system within this share of the best is one of the best: two runs of one system are further apart.
-const LEVEL: f64 = 0.01;
+pub(super) const LEVEL: f64 = 0.01;
 /// The share of the cells in which the subject is to be one of the best.
 const BEST_IN: f64 = 0.8;
 /// The TCP that the targets name.
 const REFERENCE: &str = "tcp:bbr";
 /// Share of the line that a flow is to have at losses up to so many percent.
 const SHARES: [(f64, f64); 3] = [(0.1, 0.92), (1.0, 0.85), (3.0, 0.6)];
+/// And with jitter up to so much, without losses.
+const JITTER: Duration = Duration::from_millis(2);
+const SHARE_WITH_JITTER: f64 = 0.9;
 /// Of a full packet, what is payload on the wire.
-const PAYLOAD: f64 = 1_456.0 / 1_500.0;
+pub(super) const PAYLOAD: f64 = 1_456.0 / 1_500.0;
 /// The subject's queue is to be at most this share of the reference's.
 const QUEUE_SHARE: f64 = 0.25;
 /// Queues shorter than this are the measurement's own, milliseconds.
 const LEAST_QUEUE_MS: f64 = 0.5;
+/// What equal flows are to reach of Jain's index.
+const JAIN: f64 = 0.95;
+/// What a flow is to have of its fair share beside one CUBIC, on queues of so many bandwidth-delay products, and
+/// beside one BBR.
+const BESIDE_CUBIC: (f64, f64) = (0.5, 1.5);
+const CUBIC_QUEUES: (f64, f64) = (1.0, 4.0);
+const BESIDE_BBR: f64 = 0.5;
 /// Cells that a check names.
-const NAMED: usize = 12;
+pub(super) const NAMED: usize = 12;
 
-/// A quantity of the tables.
-struct Quantity {
-    title: &'static str,
-    unit: &'static str,
-    of: fn(&Figures) -> Option<f64>,
+/// What a check finds in a cell.
+enum Found {
+    /// A value, and whether it is as it should be.
+    Judged(f64, bool),
+    /// There is something to judge, and no run of it counts.
+    Unknown,
+    /// The check is not about such cells.
+    NotMeant,
 }
-
-const QUANTITIES: [Quantity; 6] = [
-    Quantity { title: "Goodput", unit: "Mb/s", of: |f| Some(f.goodput_bps / 1e6) },
-    Quantity { title: "Time to 90% of the steady rate", unit: "s", of: |f| f.to_90_s },
-    Quantity {
-        title: "Packets that the payload does not need",
-        unit: "%",
-        of: |f| Some(f.again * 1e2),
-    },
-    Quantity { title: "Mean time in the queue", unit: "ms", of: |f| Some(f.queue_ms) },
-    Quantity { title: "Processor time of both ends", unit: "s/GB", of: |f| f.cpu_s_per_gb },
-    Quantity {
-        title: "Most memory of an end",
-        unit: "MB",
-        of: |f| f.memory_bytes.map(|bytes| bytes / 1e6),
-    },
-];
 
 impl Race {
     /// Medians, checks, pictures and tables of what has been run so far. `quick`: it was the reduced
     /// race; `took`: how long it took.
     pub fn outcome(&self, quick: bool, took: Duration) -> Outcome {
-        let mut charts = Vec::new();
-        charts.extend(self.map_of_wins());
-        charts.push(self.map_of_shares());
         Outcome {
             id: "race".into(),
             source: "measured here".into(),
             title: format!("The race: bulk flows over {} paths, {}", self.cells.len(), self.ground),
-            shows: self.shows(),
-            charts,
-            tables: QUANTITIES.iter().filter_map(|quantity| self.table(quantity)).collect(),
+            shows: self.summary(),
+            charts: self.pictures(),
+            tables: self.tables(),
             checks: self.checks(),
             notes: self.notes(),
             quick,
@@ -77,145 +68,86 @@ impl Race {
         }
     }
 
-    fn shows(&self) -> String {
-        let names: Vec<String> = self.systems.iter().map(System::to_string).collect();
-        format!(
-            "One flow from memory to memory at a time, {} of each system on each path, in turns; medians. \
-             The systems are {}: a law's name alone is farhaul's transport with that law, tcp: the \
-             kernel's TCP or, in the simulator, its TCP.",
-            match self.rounds {
-                1 => "one run".into(),
-                rounds => format!("{rounds} runs"),
-            },
-            names.join(", "),
-        )
+    /// The median of a quantity over the runs that kept the time; none if there is no such run that shows it.
+    pub(super) fn median(
+        &self,
+        cell: &Cell,
+        system: &System,
+        of: impl Fn(&Figures) -> Option<f64>,
+    ) -> Option<f64> {
+        self.median_of(cell, system, |figures| figures.time_kept.then(|| of(figures)).flatten())
     }
 
-    /// The median of a quantity; none if no run has shown it.
-    fn median(&self, cell: &Cell, system: &System, of: fn(&Figures) -> Option<f64>) -> Option<f64> {
+    /// As [`median`](Self::median), of all runs: for what is marked as such only.
+    pub(super) fn median_of(
+        &self,
+        cell: &Cell,
+        system: &System,
+        of: impl Fn(&Figures) -> Option<f64>,
+    ) -> Option<f64> {
         let (cell, system) = (cell.to_string(), system.to_string());
         let same = |record: &&super::Record| record.cell == cell && record.system == system;
         let figures = self.records.iter().filter(same).filter_map(|r| r.result.as_ref().ok());
         median(&figures.filter_map(of).collect::<Vec<f64>>())
     }
 
-    fn goodput(&self, cell: &Cell, system: &System) -> Option<f64> {
+    pub(super) fn goodput(&self, cell: &Cell, system: &System) -> Option<f64> {
         self.median(cell, system, |figures| Some(figures.goodput_bps))
     }
 
-    /// The subject's goodput over that of the best of the others.
-    fn lead(&self, cell: &Cell) -> Option<f64> {
-        let (subject, others) = self.systems.split_first()?;
-        let best = others.iter().filter_map(|other| self.goodput(cell, other)).reduce(f64::max)?;
-        Some(self.goodput(cell, subject)? / best)
+    /// The cells with one flow at a time, in which goodputs are compared.
+    pub(super) fn single(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(|cell| !cell.is_shared())
     }
 
-    /// The subject beside the best of the others, by round trip and by rate and loss.
-    fn map_of_wins(&self) -> Option<Figure> {
-        let plain: Vec<&Cell> = self.cells.iter().filter(|cell| cell.is_plain()).collect();
-        let subject = self.systems.first().filter(|_| self.systems.len() > 1)?;
-        let mut columns: Vec<Duration> = plain.iter().map(|cell| cell.rtt).collect();
-        let mut rows: Vec<(u64, u64)> = plain.iter().map(|cell| key(cell)).collect();
-        columns.sort();
-        columns.dedup();
-        rows.sort_by_key(|(rate, loss)| (*rate, u64::MAX - loss));
-        rows.dedup();
-        let at = |row: &(u64, u64), rtt: &Duration| {
-            let cell = plain.iter().find(|cell| cell.rtt == *rtt && key(cell) == *row)?;
-            self.lead(cell)
-        };
-        let label = |row: &(u64, u64)| {
-            let rate = plain.iter().find(|cell| key(cell) == *row).map(|cell| cell.rate);
-            let rate = rate.map(|rate| rate.to_string()).unwrap_or_default();
-            format!("{rate}b/s, {}%", row.1 as f64 / 1e6)
-        };
-        let milliseconds = |rtt: &Duration| format!("{} ms", rtt.as_secs_f64() * 1e3);
-        (!rows.is_empty()).then(|| {
-            Figure::Grid(Grid {
-                title: format!("{subject} over the best of the others"),
-                subtitle: format!("Goodput by round trip, and by rate and loss; {}", self.ground),
-                x: Axis {
-                    label: "round trip".into(),
-                    ..Axis::named(columns.iter().map(milliseconds).collect())
-                },
-                y: Axis {
-                    label: "rate, loss".into(),
-                    ..Axis::named(rows.iter().map(label).collect())
-                },
-                xs: (0..columns.len()).map(|n| n as f64).collect(),
-                ys: (0..rows.len()).map(|n| n as f64).collect(),
-                cells: rows
-                    .iter()
-                    .map(|row| columns.iter().map(|rtt| at(row, rtt)).collect())
-                    .collect(),
-                value: Axis::linear("ratio", "").between(0.5, 1.5),
-            })
+    /// Who a system is compared with: what is no farhaul, and of the same kind. A command that copies a file has to
+    /// start, and a flow from memory to memory has not.
+    pub(super) fn rivals<'a>(&'a self, subject: &'a System) -> impl Iterator<Item = &'a System> {
+        self.systems.iter().filter(move |system| {
+            !system.is_own() && *system != subject && system.is_copy() == subject.is_copy()
         })
     }
 
-    /// The share of the line of every system on every path.
-    fn map_of_shares(&self) -> Figure {
-        let names = self.systems.iter().map(System::to_string).collect();
-        let rows: Vec<&Cell> = self.cells.iter().rev().collect();
-        let share = |cell: &Cell, system: &System| {
-            self.goodput(cell, system).map(|goodput| goodput / cell.line_bps())
-        };
-        Figure::Grid(Grid {
-            title: "Share of the line".into(),
-            subtitle: format!(
-                "Payload over what the line can carry, start included; {}",
-                self.ground
-            ),
-            x: Axis { label: "system".into(), ..Axis::named(names) },
-            y: Axis {
-                label: "path".into(),
-                ..Axis::named(rows.iter().map(|cell| cell.to_string()).collect())
-            },
-            xs: (0..self.systems.len()).map(|n| n as f64).collect(),
-            ys: (0..rows.len()).map(|n| n as f64).collect(),
-            cells: rows
-                .iter()
-                .map(|cell| self.systems.iter().map(|system| share(cell, system)).collect())
-                .collect(),
-            value: Axis::linear("share of the line", "").between(0.0, 1.0),
-        })
+    /// The subject's goodput over that of the best of its rivals, and who that is. None if one of both is unknown.
+    pub(super) fn lead<'a>(
+        &'a self,
+        cell: &Cell,
+        subject: &'a System,
+    ) -> Option<(f64, &'a System)> {
+        let of = |rival: &'a System| Some((self.goodput(cell, rival)?, rival));
+        let best = self.rivals(subject).filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some((self.goodput(cell, subject)? / best.0, best.1))
     }
 
-    /// A row a path, a column a system. None where nothing was measured.
-    fn table(&self, quantity: &Quantity) -> Option<Table> {
-        let mut columns = vec![Column::new("path", "")];
-        columns.extend(self.systems.iter().map(|s| Column::new(s.to_string(), quantity.unit)));
-        let mut any = false;
-        let rows = self
-            .cells
-            .iter()
-            .map(|cell| {
-                let values = self.systems.iter().map(|system| {
-                    let value = self.median(cell, system, quantity.of);
-                    any |= value.is_some();
-                    table::Cell::from(value)
-                });
-                let mut row = vec![table::Cell::Text(cell.to_string())];
-                row.extend(values);
-                row
-            })
-            .collect();
-        any.then(|| Table { title: quantity.title.into(), columns, rows })
+    /// The first flow of the systems, and the first command that copies files, if it is farhaul's.
+    pub(super) fn subjects(&self) -> impl Iterator<Item = &System> {
+        let flow = self.systems.iter().find(|system| !system.is_copy());
+        let copy = self.systems.iter().find(|system| system.is_copy());
+        flow.into_iter().chain(copy.filter(|copy| copy.is_own()))
+    }
+
+    /// The system that the targets are measured by, if it takes part and is not the subject.
+    pub(super) fn reference(&self, subject: &System) -> Option<&System> {
+        let reference = self.systems.iter().find(|system| system.to_string() == REFERENCE);
+        reference.filter(|reference| *reference != subject && !subject.is_copy())
     }
 
     fn checks(&self) -> Vec<Check> {
-        let Some(subject) = self.systems.first() else { return Vec::new() };
-        let reference = self.systems.iter().find(|system| system.to_string() == REFERENCE);
         let mut checks = Vec::new();
-        if let Some(reference) = reference.filter(|reference| *reference != subject) {
-            checks.push(self.never_behind(subject, reference));
-            checks.push(self.short_queues(subject, reference));
+        for subject in self.subjects() {
+            if let Some(reference) = self.reference(subject) {
+                checks.push(self.never_behind(subject, reference));
+                checks.push(self.short_queues(subject, reference));
+            }
+            if self.rivals(subject).next().is_some() {
+                checks.push(self.best_of_all(subject));
+            }
+            if !subject.is_copy() {
+                checks.push(self.fills_the_line(subject));
+                checks.push(self.sends_once(subject));
+                checks.extend(self.shares(subject));
+            }
         }
-        if self.systems.len() > 1 {
-            checks.push(self.best_of_all(subject));
-        }
-        checks.push(self.fills_the_line(subject));
-        checks.push(self.sends_once(subject));
         checks.extend(self.all_ran());
         checks
     }
@@ -226,7 +158,11 @@ impl Race {
         self.check(
             format!("{subject} over {reference}, goodput"),
             format!("at least {} in every cell", 1.0 - LOST_BY),
-            |cell| ratio(cell).map(|ratio| (ratio, ratio >= 1.0 - LOST_BY)),
+            |cell| match ratio(cell) {
+                _ if cell.is_shared() => Found::NotMeant,
+                Some(ratio) => Found::Judged(ratio, ratio >= 1.0 - LOST_BY),
+                None => Found::Unknown,
+            },
         )
     }
 
@@ -235,19 +171,24 @@ impl Race {
         self.check(
             format!("mean queue of {subject} over that of {reference}"),
             format!("at most {QUEUE_SHARE}, or {LEAST_QUEUE_MS} ms"),
-            |cell| {
-                let (own, other) = (queue(cell, subject)?, queue(cell, reference)?);
-                Some((own / other, own <= (QUEUE_SHARE * other).max(LEAST_QUEUE_MS)))
+            |cell| match (queue(cell, subject), queue(cell, reference)) {
+                _ if cell.is_shared() => Found::NotMeant,
+                (Some(own), Some(other)) => {
+                    Found::Judged(own / other, own <= (QUEUE_SHARE * other).max(LEAST_QUEUE_MS))
+                }
+                _ => Found::Unknown,
             },
         )
     }
 
     fn best_of_all(&self, subject: &System) -> Check {
-        let leads: Vec<f64> = self.cells.iter().filter_map(|cell| self.lead(cell)).collect();
+        let leads: Vec<f64> =
+            self.single().filter_map(|cell| self.lead(cell, subject)).map(|lead| lead.0).collect();
         let won = leads.iter().filter(|lead| **lead >= 1.0 - LEVEL).count();
         let share = won as f64 / leads.len().max(1) as f64;
+        let what = if subject.is_copy() { "all copies" } else { "all flows" };
         Check {
-            what: format!("cells in which {subject} is the best of all, to 1%"),
+            what: format!("cells in which {subject} is the best of {what}, to 1%"),
             published: "the target".into(),
             measured: format!("{won} of {}", leads.len()),
             tolerance: format!("at least {}%", fixed(BEST_IN * 1e2, 0)),
@@ -259,15 +200,24 @@ impl Race {
     /// What a flow is to have of the line, the start included.
     fn fills_the_line(&self, subject: &System) -> Check {
         let wanted = |cell: &Cell| {
-            let found = SHARES.iter().find(|(loss, _)| cell.loss <= *loss);
-            found.filter(|_| cell.is_plain()).map(|(_, share)| *share)
+            let smooth = Cell { jitter: Duration::ZERO, ..cell.clone() };
+            if cell.is_plain() {
+                let found = SHARES.iter().find(|(loss, _)| cell.loss <= *loss);
+                return found.map(|(_, share)| *share);
+            }
+            let quiet = smooth.is_plain() && cell.loss == 0.0 && cell.jitter <= JITTER;
+            quiet.then_some(SHARE_WITH_JITTER)
         };
         self.check(
             format!("share of the line of {subject}, without headers, its start included"),
-            "at least 0.92 up to 0.1% of loss, 0.85 up to 1%, 0.6 up to 3%".into(),
-            |cell| {
-                let share = self.goodput(cell, subject)? / (PAYLOAD * cell.line_bps());
-                wanted(cell).map(|least| (share, share >= least))
+            "at least 0.92 up to 0.1% of loss, 0.85 up to 1%, 0.6 up to 3%, 0.9 with jitter up to 2 ms".into(),
+            |cell| match (wanted(cell), self.goodput(cell, subject)) {
+                (None, _) => Found::NotMeant,
+                (Some(least), Some(goodput)) => {
+                    let share = goodput / (PAYLOAD * cell.line_bps());
+                    Found::Judged(share, share >= least)
+                }
+                _ => Found::Unknown,
             },
         )
     }
@@ -278,51 +228,90 @@ impl Race {
             "none".into(),
             |cell| {
                 let lossless = cell.is_plain() && cell.loss == 0.0;
-                let again = self.median(cell, subject, |figures| figures.retransmitted);
-                again.filter(|_| lossless).map(|packets| (packets, packets == 0.0))
+                match self.median(cell, subject, |figures| figures.retransmitted) {
+                    _ if !lossless => Found::NotMeant,
+                    Some(packets) => Found::Judged(packets, packets == 0.0),
+                    None => Found::Unknown,
+                }
             },
         )
     }
 
-    /// A check of one value of each cell; those that fail are named, the worst first where `judge`'s value
-    /// tells.
-    fn check(
-        &self,
-        what: String,
-        tolerance: String,
-        judge: impl Fn(&Cell) -> Option<(f64, bool)>,
-    ) -> Check {
-        let judged: Vec<(&Cell, f64, bool)> = self
-            .cells
-            .iter()
-            .filter_map(|cell| judge(cell).map(|(value, holds)| (cell, value, holds)))
-            .collect();
-        let failed: Vec<String> = judged
-            .iter()
-            .filter(|(_, _, holds)| !holds)
-            .map(|(cell, value, _)| format!("{} ({cell})", significant(*value, 3)))
-            .collect();
-        let mut measured =
-            format!("holds in {} of {} cells", judged.len() - failed.len(), judged.len());
-        if !failed.is_empty() {
-            measured += &format!("; {}", failed[..failed.len().min(NAMED)].join("; "));
+    /// How the subject shares a path with itself, with CUBIC and with BBR, as far as there are such paths.
+    fn shares(&self, subject: &System) -> Vec<Check> {
+        let share = |cell: &Cell| self.median(cell, subject, |f| Some(f.sharing?.share));
+        let jain = |cell: &Cell| self.median(cell, subject, |f| Some(f.sharing?.jain));
+        let beside = |cell: &Cell, name: &str| {
+            cell.flows == 1 && cell.against.as_ref().is_some_and(|other| other.to_string() == name)
+        };
+        let in_range = |(low, high): (f64, f64), value: f64| (low..=high).contains(&value);
+        let found = |meant: bool, value: Option<f64>, holds: &dyn Fn(f64) -> bool| match value {
+            _ if !meant => Found::NotMeant,
+            Some(value) => Found::Judged(value, holds(value)),
+            None => Found::Unknown,
+        };
+        let equal = |cell: &Cell| cell.flows > 1 && cell.against.is_none();
+        let cubic = |cell: &Cell| beside(cell, "tcp:cubic") && in_range(CUBIC_QUEUES, cell.queue);
+        let bbr = |cell: &Cell| beside(cell, REFERENCE);
+        let mut checks = Vec::new();
+        if self.cells.iter().any(equal) {
+            checks.push(self.check(
+                format!("Jain's index of equal flows of {subject}, after 10 s"),
+                format!("at least {JAIN}"),
+                |cell| found(equal(cell), jain(cell), &|jain| jain >= JAIN),
+            ));
         }
-        if failed.len() > NAMED {
-            measured += &format!("; and {} more", failed.len() - NAMED);
+        if self.cells.iter().any(cubic) {
+            let (low, high) = BESIDE_CUBIC;
+            checks.push(self.check(
+                format!("fair share of {subject} beside one tcp:cubic, after 10 s"),
+                format!("from {low} to {high}"),
+                |cell| found(cubic(cell), share(cell), &|share| in_range(BESIDE_CUBIC, share)),
+            ));
+        }
+        if self.cells.iter().any(bbr) {
+            checks.push(self.check(
+                format!("fair share of {subject} beside one {REFERENCE}, after 10 s"),
+                format!("at least {BESIDE_BBR}"),
+                |cell| found(bbr(cell), share(cell), &|share| share >= BESIDE_BBR),
+            ));
+        }
+        checks
+    }
+
+    /// A check of one value of each cell; those that fail are named, and so are those of which nothing is known.
+    fn check(&self, what: String, tolerance: String, judge: impl Fn(&Cell) -> Found) -> Check {
+        let (mut held, mut failed, mut unknown) = (0, Vec::new(), Vec::new());
+        for cell in &self.cells {
+            match judge(cell) {
+                Found::Judged(_, true) => held += 1,
+                Found::Judged(value, false) => {
+                    failed.push(format!("{} ({cell})", significant(value, 3)));
+                }
+                Found::Unknown => unknown.push(cell.to_string()),
+                Found::NotMeant => {}
+            }
+        }
+        let mut measured = format!("holds in {held} of {} cells", held + failed.len());
+        if !failed.is_empty() {
+            measured += &format!("; not in {}", listed(&failed, "; "));
+        }
+        if !unknown.is_empty() {
+            measured += &format!("; no run counts in {}", listed(&unknown, "; "));
         }
         Check {
             what,
             published: "the target".into(),
             measured,
             tolerance,
-            verdict: verdict(failed.is_empty() && !judged.is_empty()),
+            verdict: verdict(failed.is_empty() && held > 0),
             reason: String::new(),
         }
     }
 
     /// A failed check if some runs have failed.
     fn all_ran(&self) -> Option<Check> {
-        let failed: Vec<String> = self
+        let mut failed: Vec<String> = self
             .records
             .iter()
             .filter_map(|record| {
@@ -330,42 +319,25 @@ impl Race {
                 Some(format!("{} over {}: {why}", record.system, record.cell))
             })
             .collect();
+        failed.sort();
         (!failed.is_empty()).then(|| Check {
             what: "all runs".into(),
             published: "the target".into(),
-            measured: format!("{} failed: {}", failed.len(), failed.join("; ")),
+            measured: format!("{} failed: {}", failed.len(), listed(&failed, "; ")),
             tolerance: "none fails".into(),
             verdict: Verdict::Fail,
             reason: String::new(),
         })
     }
-
-    fn notes(&self) -> Vec<String> {
-        let mut notes = vec![
-            "Goodput counts from the opened connection to the end of the run, 6 s or 60 round trips, so that a slow start costs what it costs. A queue holds ten packets at least.".into(),
-        ];
-        let late: Vec<String> = self
-            .records
-            .iter()
-            .filter(|record| record.result.as_ref().is_ok_and(|figures| !figures.time_kept))
-            .map(|record| format!("{} over {}", record.system, record.cell))
-            .collect();
-        if !late.is_empty() {
-            notes.push(format!(
-                "Time was not kept in {} of {} runs: more than one packet in a hundred left over 0.5 ms \
-                 late. They count all the same: {}.",
-                late.len(),
-                self.records.len(),
-                late.join("; ")
-            ));
-        }
-        notes
-    }
 }
 
-/// Rate, and loss in millionths of a percent: what can be put in order.
-fn key(cell: &Cell) -> (u64, u64) {
-    (cell.rate.bits_per_second(), (cell.loss * 1e6).round() as u64)
+/// The first of them, and how many more there are.
+pub(super) fn listed(names: &[String], between: &str) -> String {
+    let shown = names[..names.len().min(NAMED)].join(between);
+    match names.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown}{between}and {more} more"),
+    }
 }
 
 fn verdict(holds: bool) -> Verdict {
@@ -374,7 +346,7 @@ fn verdict(holds: bool) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Record;
+    use super::super::{Record, Sharing};
     use super::*;
 
     fn race(goodputs: &[(&str, f64)]) -> Race {
@@ -426,7 +398,58 @@ mod tests {
         race.note(Record { cell, system: "bbr".into(), round: 1, result: Err("no path".into()) });
         assert_eq!(verdicts(&race).last(), Some(&Verdict::Fail));
         let outcome = race.outcome(true, Duration::from_secs(1));
-        assert_eq!((outcome.tables.len(), outcome.charts.len()), (3, 1));
-        assert!(outcome.charts[0].svg().contains("Share of the line"));
+        assert!(outcome.tables[0].rows.len() == 1 && !outcome.charts.is_empty());
+    }
+
+    #[test]
+    fn runs_whose_time_was_not_kept_do_not_count() {
+        let mut race = race(&[("bbr", 80e6), ("tcp:bbr", 91e6)]);
+        let late = Figures { goodput_bps: 95e6, ..Figures::default() };
+        let cell = race.cells[0].to_string();
+        for round in 1..4 {
+            race.note(Record { cell: cell.clone(), system: "bbr".into(), round, result: Ok(late) });
+        }
+        let [subject, reference] = &race.systems[..] else { panic!("two systems") };
+        assert_eq!(race.goodput(&race.cells[0], subject), Some(80e6));
+        assert_eq!(race.lead(&race.cells[0], subject).map(|lead| lead.1), Some(reference));
+        // If there is no other run of it, the cell is not judged, and told.
+        race.records.retain(|record| record.system != "bbr" || record.round > 0);
+        let check = &race.checks()[0];
+        assert_eq!(check.verdict, Verdict::Fail);
+        assert!(check.measured.contains(&format!("no run counts in {cell}")), "{check:?}");
+    }
+
+    #[test]
+    fn copies_are_compared_with_copies() {
+        let race = race(&[("bbr", 92e6), ("tcp:bbr", 91e6), ("cp", 80e6), ("scp", 60e6)]);
+        let names = |subject: &System| -> Vec<String> {
+            race.rivals(subject).map(System::to_string).collect()
+        };
+        let subjects: Vec<&System> = race.subjects().collect();
+        assert_eq!(subjects.iter().map(|s| s.to_string()).collect::<Vec<_>>(), ["bbr", "cp"]);
+        assert_eq!(
+            (names(subjects[0]), names(subjects[1])),
+            (vec!["tcp:bbr".into()], vec!["scp".into()])
+        );
+    }
+
+    #[test]
+    fn flows_that_share_a_path_are_judged_by_their_shares() {
+        let race = |keys: &str, sharing| {
+            let cell: Cell = format!("rate=10M,rtt=10ms,{keys}").parse().expect("a path");
+            let mut race = Race::new(vec!["bbr".parse().expect("a law")], vec![cell], 1);
+            let figures = Figures { sharing: Some(sharing), time_kept: true, ..Figures::default() };
+            let cell = race.cells[0].to_string();
+            race.note(Record { cell, system: "bbr".into(), round: 0, result: Ok(figures) });
+            race.shares(&race.systems[0]).iter().map(|check| check.verdict).collect::<Vec<_>>()
+        };
+        let with = |share, jain| Sharing { share, jain };
+        assert_eq!(race("flows=2", with(0.9, 0.96)), [Verdict::Pass]);
+        assert_eq!(race("flows=2", with(0.9, 0.94)), [Verdict::Fail]);
+        assert_eq!(race("against=tcp:cubic", with(1.4, 0.8)), [Verdict::Pass]);
+        assert_eq!(race("against=tcp:cubic", with(1.6, 0.8)), [Verdict::Fail]);
+        assert_eq!(race("queue=5,against=tcp:cubic", with(1.6, 0.8)), []);
+        assert_eq!(race("against=tcp:bbr", with(0.6, 0.8)), [Verdict::Pass]);
+        assert_eq!(race("against=tcp:bbr", with(0.4, 0.8)), [Verdict::Fail]);
     }
 }

@@ -3,7 +3,7 @@
 use farhaul_sim::Plan;
 
 use super::cell::PACKET_BITS;
-use super::{Cell, Figures, Run, System, to_90};
+use super::{Cell, Figures, Flow, Kind, Run, Sharing, System, to_90};
 
 /// Seconds of a sample of the series.
 const SAMPLE_S: f64 = 0.1;
@@ -11,43 +11,56 @@ const SAMPLE_S: f64 = 0.1;
 /// Runs it in virtual time, with the simulator's own TCP where a kernel's is named.
 ///
 /// # Errors
-/// Why the run is none: the simulator's TCP has no such congestion control.
+/// Why the run is none: the simulator's TCP has no such congestion control, or it is of a program.
 pub fn simulate(run: &Run<'_>) -> Result<Figures, String> {
-    let plan = Plan::parse(&scenario(run), &[], None).map_err(|problems| problems.to_string())?;
+    let plan = Plan::parse(&scenario(run)?, &[], None).map_err(|problems| problems.to_string())?;
     let point = plan.point(0).map_err(|problems| problems.to_string())?;
     let report = point.scenario.run();
-    let (Some(flow), Some(link)) = (report.flows.first(), report.links.first()) else {
+    let (Some(link), false) = (report.links.first(), report.flows.is_empty()) else {
         return Err("the simulator reports no flow".into());
     };
-    let ends = (1..).map(|sample| f64::from(sample) * SAMPLE_S);
-    let series: Vec<(f64, f64)> = ends.zip(flow.arrivals.iter().copied()).collect();
-    let sent = (flow.packets_sent as f64).max(1.0);
+    let ends = || (1..).map(|sample| f64::from(sample) * SAMPLE_S);
+    let flows: Vec<Flow> = report
+        .flows
+        .iter()
+        .map(|flow| ends().zip(flow.arrivals.iter().copied()).collect())
+        .collect();
+    let own = &report.flows[..run.cell.flows.min(report.flows.len())];
+    let sent = own.iter().map(|flow| flow.packets_sent as f64).sum::<f64>().max(1.0);
+    let retransmitted = own.iter().map(|flow| flow.retransmitted as f64).sum::<f64>();
     Ok(Figures {
-        goodput_bps: flow.throughput_bps,
-        to_90_s: to_90(&series),
-        again: flow.retransmitted as f64 / sent,
-        retransmitted: Some(flow.retransmitted as f64),
+        goodput_bps: own.iter().map(|flow| flow.throughput_bps).sum(),
+        to_90_s: to_90(&flows[0]),
+        again: retransmitted / sent,
+        retransmitted: Some(retransmitted),
         queue_ms: link.queue.mean * PACKET_BITS / run.cell.rate.bits_per_second() as f64 * 1e3,
-        cpu_s_per_gb: None,
-        memory_bytes: None,
         time_kept: true,
+        sharing: Sharing::of(run.cell, &flows),
+        ..Figures::default()
     })
 }
 
-fn scenario(run: &Run<'_>) -> String {
+fn scenario(run: &Run<'_>) -> Result<String, String> {
     let Run { cell, system, round } = run;
-    let who = match system {
-        System::Farhaul(law) => format!("cc = \"{law}\""),
-        System::Tcp(name) => format!("protocol = \"tcp-{name}\""),
-    };
-    format!(
+    let mut text = format!(
         "seed = {}\nduration = \"{}ms\"\nsample = \"{SAMPLE_S}s\"\n\
-         [[link]]\nfrom = \"a\"\nto = \"b\"\n{}\
-         [[flow]]\nfrom = \"a\"\nto = \"b\"\n{who}\n",
+         [[link]]\nfrom = \"a\"\nto = \"b\"\n{}",
         round + 1,
         cell.lasts().as_millis(),
         link(cell),
-    )
+    );
+    for system in cell.flows_of(system) {
+        text += &format!("[[flow]]\nfrom = \"a\"\nto = \"b\"\n{}\n", flow(system)?);
+    }
+    Ok(text)
+}
+
+fn flow(system: &System) -> Result<String, String> {
+    match system.kind() {
+        Kind::Farhaul(law) => Ok(format!("cc = \"{law}\"")),
+        Kind::Tcp(name) => Ok(format!("protocol = \"tcp-{name}\"")),
+        Kind::Program => Err(format!("the simulator has no {system}")),
+    }
 }
 
 fn link(cell: &Cell) -> String {
@@ -83,7 +96,7 @@ mod tests {
         let systems = ["bbr", "tcp:cubic"].map(|text| text.parse::<System>().expect("a system"));
         for cell in standard() {
             for system in &systems {
-                let text = scenario(&Run { cell: &cell, system, round: 0 });
+                let text = scenario(&Run { cell: &cell, system, round: 0 }).expect("a scenario");
                 assert!(Plan::parse(&text, &[], None).is_ok(), "{text}");
             }
         }
@@ -97,7 +110,18 @@ mod tests {
         assert!((9e6..10e6).contains(&figures.goodput_bps), "{figures:?}");
         assert!(figures.to_90_s.is_some_and(|time| time < 2.0), "{figures:?}");
         assert!(figures.queue_ms > 0.1, "{figures:?}");
-        let unknown = "tcp:nosuch".parse().expect("a name");
-        assert!(simulate(&Run { cell: &cell, system: &unknown, round: 0 }).is_err());
+        for other in ["tcp:nosuch", "scp"] {
+            let other = other.parse().expect("a name");
+            assert!(simulate(&Run { cell: &cell, system: &other, round: 0 }).is_err());
+        }
+    }
+
+    #[test]
+    fn flows_share_a_simulated_path() {
+        let cell: Cell = "rate=10M,rtt=10ms,flows=2".parse().expect("a path");
+        let system = "tcp:cubic".parse().expect("a system");
+        let figures = simulate(&Run { cell: &cell, system: &system, round: 0 }).expect("figures");
+        let sharing = figures.sharing.expect("shared");
+        assert!(sharing.jain > 0.8 && (0.8..1.05).contains(&sharing.share), "{sharing:?}");
     }
 }
