@@ -324,6 +324,12 @@ impl RelayReport {
                     "{name}: the machine is too slow: {} datagrams were lost before the relay could read them",
                     way.overflowed
                 )?;
+            } else if !way.time_kept {
+                writeln!(
+                    out,
+                    "{name}: time was not kept: more than one datagram in a hundred left over 0.5 ms late, \
+                     or some found no memory"
+                )?;
             }
         }
         if let Some(forged) = &self.forged {
