@@ -24,6 +24,8 @@ const SOCKET_BYTES: usize = 32 << 20;
 /// Written at a time; a few megabytes of memory, as an application's own buffer is.
 const BLOCK_BYTES: usize = 1 << 20;
 const INTERVAL: Duration = Duration::from_millis(100);
+/// A lossy path may swallow the word that all is over.
+const IDLE_MS: u32 = 10_000;
 
 struct Arguments {
     sends: bool,
@@ -90,6 +92,7 @@ fn transport(arguments: &Arguments) -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
     let window = VarInt::from_u32(arguments.window);
     transport.stream_receive_window(window).receive_window(window);
+    transport.max_idle_timeout(Some(VarInt::from_u32(IDLE_MS).into()));
     transport.send_window(u64::from(arguments.window));
     transport.initial_mtu(DATAGRAM_BYTES).mtu_discovery_config(None);
     transport.congestion_controller_factory(Arc::clone(&arguments.control));
@@ -98,10 +101,10 @@ fn transport(arguments: &Arguments) -> Arc<TransportConfig> {
 
 fn socket(bind: SocketAddr) -> Result<std::net::UdpSocket> {
     let socket = std::net::UdpSocket::bind(bind).with_context(|| bind.to_string())?;
-    let quick = socket2::SockRef::from(&socket);
+    let options = socket2::SockRef::from(&socket);
     // The kernel gives what it allows.
-    let _ = quick.set_recv_buffer_size(SOCKET_BYTES);
-    let _ = quick.set_send_buffer_size(SOCKET_BYTES);
+    let _ = options.set_recv_buffer_size(SOCKET_BYTES);
+    let _ = options.set_send_buffer_size(SOCKET_BYTES);
     Ok(socket)
 }
 

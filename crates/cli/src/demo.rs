@@ -32,7 +32,7 @@ use stop::Stop;
 use tcp::side::SideArgs;
 pub use tcp::{
     may_be_offered as tcp_congestion_control_may_be_offered,
-    offered as tcp_congestion_controls_offered,
+    offered as tcp_congestion_controls_offered, usual as usual_tcp_congestion_control,
 };
 
 /// TCP is stopped when it has taken so many times as long as farhaul,

@@ -129,6 +129,8 @@ pub struct Race {
     pub ground: Ground,
     /// Systems that were asked for and cannot take part, each with the reason.
     pub absent: Vec<String>,
+    /// What else is to be known of the ground, a sentence each.
+    pub remarks: Vec<String>,
     /// The seed that the paths were drawn from, if they were.
     pub seed: Option<u64>,
     /// How to do it again.

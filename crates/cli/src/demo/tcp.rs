@@ -63,12 +63,17 @@ pub struct Outcome {
 /// The congestion controls to compare with: what this kernel uses by default, and CUBIC, which is what
 /// most systems use (RFC 9438). `None` is the default where its name is not known.
 pub fn congestion_controls() -> Vec<Option<String>> {
-    let mut found: Vec<_> = vec![names("tcp_congestion_control").into_iter().next()];
+    let mut found: Vec<_> = vec![usual()];
     let cubic = Some("cubic".to_owned());
     if offered().contains(&"cubic".to_owned()) && !found.contains(&cubic) {
         found.push(cubic);
     }
     found
+}
+
+/// The congestion control that this kernel uses by default, if its name is known.
+pub fn usual() -> Option<String> {
+    names("tcp_congestion_control").into_iter().next()
 }
 
 /// The congestion controls that this kernel has loaded.

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use self::place::Place;
 pub use self::side::{SideArgs, run as run_side};
 use super::{CommonArgs, Summary, finish, make_folder, write};
-use crate::demo::tcp_congestion_controls_offered;
+use crate::demo::{tcp_congestion_controls_offered, usual_tcp_congestion_control};
 use crate::exit::{Usage, interrupted};
 use crate::interrupt::stop_flag;
 use crate::output;
@@ -125,6 +125,11 @@ pub fn run(args: &RaceArgs) -> Result<()> {
     race.command = command(args, seed);
     if let Some(seed) = seed {
         eprintln!("farhaul: the paths are drawn from seed {seed}");
+    }
+    if let (Ground::Emulator, Some(name)) = (race.ground, usual_tcp_congestion_control()) {
+        let what =
+            "What goes over TCP and is not named tcp:NAME, as ssh does, has the kernel's default";
+        race.remarks.push(format!("{what} congestion control, {name}."));
     }
     let mut place = Place::new(&args.peers)?;
     leave_out_absent(&mut race, &place)?;

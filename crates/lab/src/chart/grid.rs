@@ -75,7 +75,11 @@ pub fn grid(grid: &Grid) -> Canvas {
         }
     }
     draw_beside(&mut canvas, &y_ticks, |index| bottom - (index + 0.5) * row, area);
-    let end = draw_below(&mut canvas, &x_ticks, |index| left + (index + 0.5) * column, area);
+    let below = |index: f64| left + (index + 0.5) * column;
+    let end = match grid.x.names.is_empty() {
+        true => draw_below(&mut canvas, &x_ticks, below, area),
+        false => draw_names(&mut canvas, x_ticks, below, area),
+    };
     let bar = Area { left: bar_right - BAR, right: bar_right, ..area };
     draw_bar(&mut canvas, bar, value, &colours, (&bar_ticks, value_lines));
     finish(canvas, end + 6.0)
@@ -85,6 +89,31 @@ fn values(grid: &Grid) -> impl Iterator<Item = f64> {
     (0..grid.ys.len())
         .flat_map(|y| (0..grid.xs.len()).map(move |x| (x, y)))
         .filter_map(|(x, y)| grid.cell(x, y))
+}
+
+/// As [`draw_below`], of names: where they have no room beside each other, they are put on several lines in turn.
+fn draw_names(
+    canvas: &mut Canvas,
+    mut ticks: Ticks,
+    place: impl Fn(f64) -> f64,
+    field: Area,
+) -> f64 {
+    const LINE: f64 = 16.0;
+    let names: Vec<(f64, String)> = std::mem::take(&mut ticks.major);
+    let fit = |lines: &usize| {
+        names.windows(lines + 1).all(|names| {
+            let [(first, one), .., (last, other)] = names else { return true };
+            let widths = (TICK.width(one) + TICK.width(other)) / 2.0;
+            place(*last) - place(*first) >= widths + 4.0
+        })
+    };
+    let lines = (1..names.len()).find(fit).unwrap_or(1);
+    for (index, (at, name)) in names.iter().enumerate() {
+        let y = field.bottom + 20.0 + (index % lines) as f64 * LINE;
+        canvas.text((place(*at), y), name.clone(), TICK.anchor(Anchor::Middle));
+    }
+    let bottom = field.bottom + (lines - 1) as f64 * LINE;
+    draw_below(canvas, &ticks, place, Area { bottom, ..field })
 }
 
 /// The quantity's values at the places of their cells.
@@ -114,7 +143,11 @@ impl Texts {
     fn of(grid: &Grid, room: f64) -> Self {
         let largest = values(grid).fold(0.0, |largest: f64, value| largest.max(value.abs()));
         let alike = values(grid).all(|value| value == 0.0 || value.abs() >= largest / 50.0);
-        let alike = alike && (1e-3..1e6).contains(&largest) && !is_base(&grid.value.unit);
+        // Of what is ahead or behind, one is where it matters: 0.97 beside 21.9.
+        let alike = alike
+            && !grid.diverging
+            && (1e-3..1e6).contains(&largest)
+            && !is_base(&grid.value.unit);
         let with = |size: f64, digits: usize| {
             let unit = grid.value.unit.clone();
             let decimals = usize::try_from(digits as i32 - 1 - exponent(largest)).unwrap_or(0);
@@ -275,6 +308,24 @@ mod tests {
         let grid = Grid { x: named(["one", "two"]), y: named(["a", "b"]), xs, ys, ..example() };
         let text = Figure::from(grid).svg();
         assert!([">one<", ">two<", ">a<", ">b<"].iter().all(|name| text.contains(name)), "{text}");
+    }
+
+    #[test]
+    fn names_without_room_stand_on_several_lines() {
+        let names: Vec<String> = (0..12).map(|n| format!("a long name {n}")).collect();
+        let xs: Vec<f64> = (0..12).map(f64::from).collect();
+        let row = vec![Some(0.97); 12];
+        let grid = Grid { x: Axis::named(names.clone()), xs, cells: vec![row], ..example() };
+        let text = Figure::from(grid).svg();
+        assert!(names.iter().all(|name| text.contains(&format!(">{name}<"))), "{text}");
+    }
+
+    #[test]
+    fn ratios_have_digits_where_they_turn() {
+        let cells = vec![vec![Some(0.969), Some(21.9)]];
+        let grid = Grid { cells, diverging: true, ..example() };
+        let text = Figure::from(grid).svg();
+        assert!(text.contains(">0.969<") && text.contains(">21.9<"), "{text}");
     }
 
     #[test]

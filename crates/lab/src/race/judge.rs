@@ -108,13 +108,18 @@ impl Race {
         })
     }
 
-    /// The subject's goodput over that of the best of its rivals, and who that is. None if one of both is unknown.
+    /// The subject's goodput over that of the best of its rivals, and who that is. None if it is unknown, or if a rival
+    /// has run and no run of it counts: it may be the best.
     pub(super) fn lead<'a>(
         &'a self,
         cell: &Cell,
         subject: &'a System,
     ) -> Option<(f64, &'a System)> {
         let of = |rival: &'a System| Some((self.goodput(cell, rival)?, rival));
+        let ran = |rival: &System| self.median_of(cell, rival, |f| Some(f.goodput_bps)).is_some();
+        if self.rivals(subject).any(|rival| ran(rival) && of(rival).is_none()) {
+            return None;
+        }
         let best = self.rivals(subject).filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0))?;
         Some((self.goodput(cell, subject)? / best.0, best.1))
     }
@@ -294,10 +299,10 @@ impl Race {
         }
         let mut measured = format!("holds in {held} of {} cells", held + failed.len());
         if !failed.is_empty() {
-            measured += &format!("; not in {}", listed(&failed, "; "));
+            measured += &format!("; not in {}", listed(&failed, "; ", NAMED));
         }
         if !unknown.is_empty() {
-            measured += &format!("; no run counts in {}", listed(&unknown, "; "));
+            measured += &format!("; no run counts in {}", listed(&unknown, "; ", NAMED));
         }
         Check {
             what,
@@ -309,21 +314,13 @@ impl Race {
         }
     }
 
-    /// A failed check if some runs have failed.
+    /// A failed check if some runs of farhaul or the kernel's TCP have failed. Those of other programs are noted.
     fn all_ran(&self) -> Option<Check> {
-        let mut failed: Vec<String> = self
-            .records
-            .iter()
-            .filter_map(|record| {
-                let why = record.result.as_ref().err()?;
-                Some(format!("{} over {}: {why}", record.system, record.cell))
-            })
-            .collect();
-        failed.sort();
+        let failed = self.failed(false);
         (!failed.is_empty()).then(|| Check {
             what: "all runs".into(),
             published: "the target".into(),
-            measured: format!("{} failed: {}", failed.len(), listed(&failed, "; ")),
+            measured: format!("{} failed: {}", failed.len(), listed(&failed, "; ", NAMED)),
             tolerance: "none fails".into(),
             verdict: Verdict::Fail,
             reason: String::new(),
@@ -332,9 +329,9 @@ impl Race {
 }
 
 /// The first of them, and how many more there are.
-pub(super) fn listed(names: &[String], between: &str) -> String {
-    let shown = names[..names.len().min(NAMED)].join(between);
-    match names.len().saturating_sub(NAMED) {
+pub(super) fn listed(names: &[String], between: &str, most: usize) -> String {
+    let shown = names[..names.len().min(most)].join(between);
+    match names.len().saturating_sub(most) {
         0 => shown,
         more => format!("{shown}{between}and {more} more"),
     }

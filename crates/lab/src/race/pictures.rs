@@ -21,6 +21,8 @@ struct Quantity {
     /// What the colours of its map span, where that is the same for all races.
     range: Option<(f64, f64)>,
     log: bool,
+    /// Whether it is goodput, which begins with the command if that is a copy.
+    of_goodput: bool,
 }
 
 const QUANTITIES: [Quantity; 9] = [
@@ -30,6 +32,7 @@ const QUANTITIES: [Quantity; 9] = [
         of: |_, f| Some(f.goodput_bps / 1e6),
         range: None,
         log: true,
+        of_goodput: true,
     },
     Quantity {
         title: "Share of the line",
@@ -37,6 +40,7 @@ const QUANTITIES: [Quantity; 9] = [
         of: |cell, f| Some(f.goodput_bps / cell.line_bps() * 1e2),
         range: Some((0.0, 100.0)),
         log: false,
+        of_goodput: true,
     },
     Quantity {
         title: "Time to 90% of the steady rate",
@@ -44,6 +48,7 @@ const QUANTITIES: [Quantity; 9] = [
         of: |_, f| f.to_90_s,
         range: Some((0.1, 10.0)),
         log: true,
+        of_goodput: false,
     },
     Quantity {
         title: "Packets that the payload does not need",
@@ -51,6 +56,7 @@ const QUANTITIES: [Quantity; 9] = [
         of: |_, f| Some(f.again * 1e2),
         range: Some((0.0, 10.0)),
         log: false,
+        of_goodput: false,
     },
     Quantity {
         title: "Mean time in the queue",
@@ -58,6 +64,7 @@ const QUANTITIES: [Quantity; 9] = [
         of: |_, f| Some(f.queue_ms),
         range: Some((0.1, 300.0)),
         log: true,
+        of_goodput: false,
     },
     Quantity {
         title: "Processor time of both ends",
@@ -65,6 +72,7 @@ const QUANTITIES: [Quantity; 9] = [
         of: |_, f| f.cpu_s_per_gb,
         range: Some((0.3, 30.0)),
         log: true,
+        of_goodput: false,
     },
     Quantity {
         title: "Most memory of a process",
@@ -72,6 +80,7 @@ const QUANTITIES: [Quantity; 9] = [
         of: |_, f| f.memory_bytes.map(|bytes| bytes / 1e6),
         range: Some((3.0, 300.0)),
         log: true,
+        of_goodput: false,
     },
     Quantity {
         title: "Jain's index of flows that share a path",
@@ -79,6 +88,7 @@ const QUANTITIES: [Quantity; 9] = [
         of: |_, f| Some(f.sharing?.jain),
         range: Some((0.5, 1.0)),
         log: false,
+        of_goodput: false,
     },
     Quantity {
         title: "Share of its fair share of a path that flows share",
@@ -86,6 +96,7 @@ const QUANTITIES: [Quantity; 9] = [
         of: |_, f| Some(f.sharing?.share),
         range: Some(RATIOS),
         log: true,
+        of_goodput: false,
     },
 ];
 
@@ -102,7 +113,8 @@ impl Race {
     }
 
     pub(super) fn tables(&self) -> Vec<Table> {
-        QUANTITIES.iter().filter_map(|quantity| self.table(quantity)).collect()
+        let tables = QUANTITIES.iter().filter_map(|quantity| self.table(quantity));
+        tables.chain([self.systems_table()]).collect()
     }
 
     /// The subject beside another, or the best of its rivals: by round trip, and by rate and what befalls the path.
@@ -216,7 +228,15 @@ impl Race {
                 rows.push([vec![table::Cell::Text(cell.to_string())], values].concat());
             }
         }
-        (!rows.is_empty()).then(|| Table { title: quantity.title.into(), columns, rows })
+        // A reader of one table alone must not take one for the other.
+        let copies = quantity.of_goodput && self.systems.iter().any(System::is_copy);
+        let title = match copies {
+            true => {
+                format!("{}; of copies over the whole command, its start included", quantity.title)
+            }
+            false => quantity.title.to_owned(),
+        };
+        (!rows.is_empty()).then_some(Table { title, columns, rows })
     }
 }
 

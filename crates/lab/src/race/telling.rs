@@ -1,8 +1,12 @@
 //! Who was ahead and who behind, in words.
 
-use super::judge::{LOST_BY, listed};
-use super::{Race, Record, System};
+use super::judge::{LOST_BY, NAMED, listed};
+use super::{Kind, Race, Record, System};
 use crate::number::{fixed, significant};
+use crate::table::{Cell, Column, Table};
+
+/// Cells that are named where the page begins; the pictures show all.
+const NAMED_FIRST: usize = 5;
 
 impl Race {
     /// What the page begins with: wins and losses alike, then what it is all about.
@@ -16,16 +20,14 @@ impl Race {
                 sentences.push(self.tally(subject, None));
             }
         }
-        let names: Vec<String> = self.systems.iter().map(described).collect();
         let runs = match self.rounds {
             1 => "one run".into(),
             rounds => format!("{rounds} runs"),
         };
         sentences.push(format!(
             "One bulk flow at a time unless a path says otherwise, {runs} of each system on each path, in \
-             turns; medians; {}. The systems are {}.",
-            self.ground,
-            names.join("; "),
+             turns; medians; {}.",
+            self.ground
         ));
         sentences.join(" ")
     }
@@ -48,7 +50,7 @@ impl Race {
             cells += 1;
             ahead += usize::from(ratio >= 1.0);
             if ratio < 1.0 - LOST_BY {
-                lost.push((ratio, format!("{}{of} ({cell})", significant(ratio, 2))));
+                lost.push((ratio, format!("{}{of} ({cell})", significant(ratio, 3))));
             }
         }
         lost.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -66,12 +68,31 @@ impl Race {
         }
         text += &format!(", behind by more than {percent}% in {}", lost.len());
         if !lost.is_empty() {
-            text += &format!(": {}", listed(&lost, ", "));
+            text += &format!(": {}", listed(&lost, ", ", NAMED_FIRST));
         }
         if unknown > 0 {
             text += &format!("; in {unknown} more no run of one of them counts");
         }
         text + "."
+    }
+
+    /// What took part.
+    pub(super) fn systems_table(&self) -> Table {
+        let row = |system: &System| {
+            let measured = match system.is_copy() {
+                true => "a whole command that copies a file",
+                false => "a flow from memory to memory",
+            };
+            let texts = [system.to_string(), system.program().about.clone(), measured.into()];
+            texts.map(Cell::Text).into()
+        };
+        let columns =
+            ["system", "what it is", "what is measured"].map(|name| Column::new(name, ""));
+        Table {
+            title: "Systems".into(),
+            columns: columns.into(),
+            rows: self.systems.iter().map(row).collect(),
+        }
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
@@ -96,7 +117,16 @@ impl Race {
         if let Some(seed) = self.seed {
             notes.push(format!("The paths were drawn at random, from seed {seed}."));
         }
+        notes.extend(self.remarks.iter().cloned());
         notes.extend(self.absent.iter().map(|why| format!("Not in the race: {why}.")));
+        let failed = self.failed(true);
+        if !failed.is_empty() {
+            let all = listed(&failed, "; ", NAMED);
+            notes.push(format!(
+                "{} runs of other programs failed and do not count: {all}.",
+                failed.len()
+            ));
+        }
         notes.extend(self.note_of(
             |figures| !figures.time_kept,
             "Time was not kept in {}: more than one packet in a hundred left over 0.5 ms late, or some were lost \
@@ -108,6 +138,22 @@ impl Race {
             "Stopped before all had arrived, and counted to that moment: {}",
         ));
         notes
+    }
+
+    /// Runs that failed, of farhaul and the kernel's TCP or of other programs, each with the reason.
+    pub(super) fn failed(&self, of_programs: bool) -> Vec<String> {
+        let is_program = |name: &str| {
+            let found = self.systems.iter().find(|system| system.to_string() == name);
+            found.is_some_and(|system| *system.kind() == Kind::Program && !system.is_own())
+        };
+        let failed = self.records.iter().filter(|one| is_program(&one.system) == of_programs);
+        let told = failed.filter_map(|record| {
+            let why = record.result.as_ref().err()?;
+            Some(format!("{} over {}: {why}", record.system, record.cell))
+        });
+        let mut told: Vec<String> = told.collect();
+        told.sort();
+        told
     }
 
     /// A note about the runs that are so, if there are any; `{}` stands for how many.
@@ -125,25 +171,21 @@ impl Race {
         // The simulator's runs end in any order.
         found.sort();
         let all = format!("{count} of {} runs", self.records.len());
-        (count > 0).then(|| format!("{}: {}.", text.replace("{}", &all), listed(&found, "; ")))
+        (count > 0)
+            .then(|| format!("{}: {}.", text.replace("{}", &all), listed(&found, "; ", NAMED)))
     }
-}
-
-/// `scp: scp, a whole copy`.
-fn described(system: &System) -> String {
-    let kind = if system.is_copy() { ", a whole copy" } else { "" };
-    format!("{system}: {}{kind}", system.program().about)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Cell, Figures};
+    use super::super::{self as race, Figures};
     use super::*;
 
     #[test]
     fn wins_and_losses_are_told_alike() {
         let systems = ["bbr", "tcp:bbr"].map(|name| name.parse().expect("a system")).into();
-        let cells: Vec<Cell> = [1, 2, 3].map(|rtt| Cell::new(10_000_000, rtt, 0.0)).into();
+        let cells: Vec<race::Cell> =
+            [1, 2, 3].map(|rtt| race::Cell::new(10_000_000, rtt, 0.0)).into();
         let mut race = Race::new(systems, cells.clone(), 1);
         for (cell, own) in cells.iter().zip([9.5e6, 8.9e6, 4.5e6]) {
             for (system, goodput_bps) in [("bbr", own), ("tcp:bbr", 9e6)] {
@@ -162,16 +204,18 @@ mod tests {
     fn what_does_not_count_is_noted() {
         let mut race = Race::new(
             vec!["scp".parse().expect("a system")],
-            vec![Cell::new(10_000_000, 10, 0.0)],
+            vec![race::Cell::new(10_000_000, 10, 0.0)],
             1,
         );
         let cell = race.cells[0].to_string();
         let figures = Figures { stopped: true, ..Figures::default() };
         race.note(Record { cell, system: "scp".into(), round: 0, result: Ok(figures) });
         race.absent.push("rclone is not installed".into());
+        let failed = Err("no route".into());
+        race.note(Record { cell: "x".into(), system: "scp".into(), round: 0, result: failed });
         race.seed = Some(77);
         let notes = race.notes().join("\n");
-        for text in ["1 of 1 runs", "Stopped", "rclone is not installed", "seed 77"] {
+        for text in ["1 of 2 runs", "Stopped", "no route", "rclone is not installed", "seed 77"] {
             assert!(notes.contains(text), "{text}: {notes}");
         }
     }
