@@ -106,7 +106,7 @@ fn a_program_that_is_not_installed_is_told_and_left_out() {
     fs::write(folder.path().join("other.toml"), description).expect("a file");
     let system = ["--system", "file:other.toml"];
     let alone = race(folder.path(), &[&system[..], &["--path", PATH]].concat());
-    assert_eq!(alone.code, Some(2), "nobody is left: {}", alone.errors);
+    assert_eq!(alone.code, Some(2), "no system is left: {}", alone.errors);
     assert!(alone.errors.contains("no-such-program: build it"), "{}", alone.errors);
     let both =
         [&system[..], &["--system", "tcp:cubic", "--path", PATH, "--sim", "--json"]].concat();

@@ -231,7 +231,7 @@ fn cells(args: &RaceArgs, seed: Option<u64>) -> Vec<Cell> {
 /// Takes those out of the race that cannot take part here, and says so.
 ///
 /// # Errors
-/// If nobody is left, or a path needs one of them.
+/// If no system is left, or a path needs one of them.
 fn leave_out_absent(race: &mut Race, place: &Place) -> Result<()> {
     let ground = race.ground;
     let absence = |system: &System| match (ground, system.kind()) {

@@ -68,7 +68,11 @@ pub fn absence(system: &System, place: &Place) -> Option<String> {
 /// One run. The outer error is of this machine, the inner one of the run.
 pub fn run_one(run: &Run<'_>, place: &mut Place, stop: &AtomicBool) -> Result<Result<Figures>> {
     let flows = run.cell.flows_of(run.system);
-    let setting = Setting::new(run, &flows, place)?;
+    // Memory that cannot hold what is copied is no reason to end the race.
+    let setting = match Setting::new(run, &flows, place) {
+        Ok(setting) => setting,
+        Err(error) => return Ok(Err(error)),
+    };
     let mut command = setting.command(run, &flows)?;
     command.env("PATH", &place.path);
     let limit = Duration::try_from_secs_f64(setting.limit_s).unwrap_or_default() + LONGER;

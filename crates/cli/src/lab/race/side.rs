@@ -101,7 +101,7 @@ pub struct Account {
 pub fn run(args: &SideArgs) -> Result<()> {
     let text = fs::read(&args.orders).with_context(|| args.orders.display().to_string())?;
     let orders: Orders = serde_json::from_slice(&text).context("orders for an end of the path")?;
-    // Whoever a command leaves behind is accounted for here.
+    // What a command leaves behind is accounted for here.
     set_child_subreaper(Some(getpid())).context("orphans cannot be adopted")?;
     let stop = stop_flag();
     let mut side = Side::start(&orders)?;
@@ -142,8 +142,8 @@ impl Side {
         Ok(Side { began, tasks: tasks.collect::<Result<_>>()? })
     }
 
-    /// Until all commands have ended that end by themselves and nobody waits for more, the time is over, or
-    /// this process is asked to end.
+    /// Until all commands have ended that end by themselves, the time is over, or this process is asked to end. An end
+    /// that tells the other one waits for the last.
     fn watch(&mut self, orders: &Orders, stop: &AtomicBool) {
         let limit = Duration::try_from_secs_f64(orders.limit_s).unwrap_or(Duration::MAX);
         let (mut sampled, mut told) = (None, false);
@@ -190,13 +190,13 @@ impl Side {
         let seconds = self.began.elapsed().as_secs_f64();
         let found = self.tasks.iter_mut().find(|task| task.process == Some(process));
         if let Some(task) = found {
-            // Who was ended at the limit has no code.
+            // A command that was ended at the limit has no code.
             task.code = task.seconds.is_none().then(|| code(status));
             task.seconds.get_or_insert(seconds);
         }
     }
 
-    /// Until nobody is left, with force in the end.
+    /// Until all processes below have ended, with force in the end.
     fn settle(&mut self) {
         let asked = Instant::now();
         let mut killed = false;
