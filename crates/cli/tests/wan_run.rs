@@ -289,10 +289,12 @@ duration = "1s"
 [[link]]
 from = "a"
 to = "r1"
+rate = "1G"
 delay = "1ms"
 [[link]]
 from = "b"
 to = "r1"
+rate = "1G"
 delay = "10ms"
 [[link]]
 name = "middle"
@@ -303,6 +305,7 @@ delay = "5ms"
 [[link]]
 from = "r2"
 to = "c"
+rate = "1G"
 [[flow]]
 from = "a"
 to = "c"
