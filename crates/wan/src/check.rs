@@ -130,7 +130,7 @@ pub fn delay(delay: Duration, echoes: u16) -> io::Result<DelayCheck> {
             thread::sleep(PROBE_EVERY);
             echo(&socket, number, delay * 2)
         });
-        Ok::<_, io::Error>(errors.collect::<io::Result<Vec<_>>>()?)
+        errors.collect::<io::Result<Vec<_>>>()
     })??;
     let mut errors: Vec<Duration> = errors.drain(..).flatten().collect();
     errors.sort_unstable();

@@ -295,7 +295,8 @@ fn what_is_no_frame_is_refused() {
     assert_eq!(broken(&|bytes| bytes[VIRTIO_BYTES] = 0x35), BadFrame::NotIp);
     assert_eq!(broken(&|bytes| bytes.resize(VIRTIO_BYTES + 70_000, 0)), BadFrame::NotIp);
     // No size, another protocol, a checksum elsewhere or none at all, more header than packet.
-    let changes: [&dyn Fn(&mut Vec<u8>); 6] = [
+    type Change = dyn Fn(&mut Vec<u8>);
+    let changes: [&Change; 6] = [
         &|bytes| bytes[4..6].fill(0),
         &|bytes| bytes[1] = GSO_UDP,
         &|bytes| bytes[8..10].copy_from_slice(&6u16.to_ne_bytes()),
