@@ -141,15 +141,15 @@ impl Race {
         let mut checks = Vec::new();
         for subject in self.subjects() {
             if let Some(reference) = self.reference(subject) {
-                checks.push(self.never_behind(subject, reference));
-                checks.push(self.short_queues(subject, reference));
+                checks.extend(self.never_behind(subject, reference));
+                checks.extend(self.short_queues(subject, reference));
             }
-            if self.rivals(subject).next().is_some() {
+            if self.rivals(subject).next().is_some() && self.single().next().is_some() {
                 checks.push(self.best_of_all(subject));
             }
             if !subject.is_copy() {
-                checks.push(self.fills_the_line(subject));
-                checks.push(self.sends_once(subject));
+                checks.extend(self.fills_the_line(subject));
+                checks.extend(self.sends_once(subject));
                 checks.extend(self.shares(subject));
             }
         }
@@ -157,7 +157,7 @@ impl Race {
         checks
     }
 
-    fn never_behind(&self, subject: &System, reference: &System) -> Check {
+    fn never_behind(&self, subject: &System, reference: &System) -> Option<Check> {
         let ratio =
             |cell: &Cell| Some(self.goodput(cell, subject)? / self.goodput(cell, reference)?);
         self.check(
@@ -171,7 +171,7 @@ impl Race {
         )
     }
 
-    fn short_queues(&self, subject: &System, reference: &System) -> Check {
+    fn short_queues(&self, subject: &System, reference: &System) -> Option<Check> {
         let queue = |cell: &Cell, system| self.median(cell, system, |f| Some(f.queue_ms));
         self.check(
             format!("mean queue of {subject} over that of {reference}"),
@@ -203,7 +203,7 @@ impl Race {
     }
 
     /// What a flow is to have of the line, the start included.
-    fn fills_the_line(&self, subject: &System) -> Check {
+    fn fills_the_line(&self, subject: &System) -> Option<Check> {
         let wanted = |cell: &Cell| {
             let smooth = Cell { jitter: Duration::ZERO, ..cell.clone() };
             if cell.is_plain() {
@@ -227,7 +227,7 @@ impl Race {
         )
     }
 
-    fn sends_once(&self, subject: &System) -> Check {
+    fn sends_once(&self, subject: &System) -> Option<Check> {
         self.check(
             format!("packets that {subject} sends again where none is lost"),
             "none".into(),
@@ -258,34 +258,35 @@ impl Race {
         let equal = |cell: &Cell| cell.flows > 1 && cell.against.is_none();
         let cubic = |cell: &Cell| beside(cell, "tcp:cubic") && in_range(CUBIC_QUEUES, cell.queue);
         let bbr = |cell: &Cell| beside(cell, REFERENCE);
-        let mut checks = Vec::new();
-        if self.cells.iter().any(equal) {
-            checks.push(self.check(
+        let (low, high) = BESIDE_CUBIC;
+        let checks = [
+            self.check(
                 format!("Jain's index of equal flows of {subject}, after 10 s"),
                 format!("at least {JAIN}"),
                 |cell| found(equal(cell), jain(cell), &|jain| jain >= JAIN),
-            ));
-        }
-        if self.cells.iter().any(cubic) {
-            let (low, high) = BESIDE_CUBIC;
-            checks.push(self.check(
+            ),
+            self.check(
                 format!("fair share of {subject} beside one tcp:cubic, after 10 s"),
                 format!("from {low} to {high}"),
                 |cell| found(cubic(cell), share(cell), &|share| in_range(BESIDE_CUBIC, share)),
-            ));
-        }
-        if self.cells.iter().any(bbr) {
-            checks.push(self.check(
+            ),
+            self.check(
                 format!("fair share of {subject} beside one {REFERENCE}, after 10 s"),
                 format!("at least {BESIDE_BBR}"),
                 |cell| found(bbr(cell), share(cell), &|share| share >= BESIDE_BBR),
-            ));
-        }
-        checks
+            ),
+        ];
+        checks.into_iter().flatten().collect()
     }
 
-    /// A check of one value of each cell; those that fail are named, and so are those of which nothing is known.
-    fn check(&self, what: String, tolerance: String, judge: impl Fn(&Cell) -> Found) -> Check {
+    /// A check of one value of each cell; those that fail are named, and so are those of which nothing is known. None
+    /// if it is about none of the cells.
+    fn check(
+        &self,
+        what: String,
+        tolerance: String,
+        judge: impl Fn(&Cell) -> Found,
+    ) -> Option<Check> {
         let (mut held, mut failed, mut unknown) = (0, Vec::new(), Vec::new());
         for cell in &self.cells {
             match judge(cell) {
@@ -297,6 +298,9 @@ impl Race {
                 Found::NotMeant => {}
             }
         }
+        if held == 0 && failed.is_empty() && unknown.is_empty() {
+            return None;
+        }
         let mut measured = format!("holds in {held} of {} cells", held + failed.len());
         if !failed.is_empty() {
             measured += &format!("; not in {}", listed(&failed, "; ", NAMED));
@@ -304,14 +308,14 @@ impl Race {
         if !unknown.is_empty() {
             measured += &format!("; no run counts in {}", listed(&unknown, "; ", NAMED));
         }
-        Check {
+        Some(Check {
             what,
             published: "the target".into(),
             measured,
             tolerance,
             verdict: verdict(failed.is_empty() && held > 0),
             reason: String::new(),
-        }
+        })
     }
 
     /// A failed check if some runs of farhaul or the kernel's TCP have failed. Those of other programs are noted.

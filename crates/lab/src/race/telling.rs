@@ -12,7 +12,8 @@ impl Race {
     /// What the page begins with: wins and losses alike, then what it is all about.
     pub(super) fn summary(&self) -> String {
         let mut sentences: Vec<String> = Vec::new();
-        for subject in self.subjects() {
+        let compared = self.single().next().is_some();
+        for subject in self.subjects().filter(|_| compared) {
             if let Some(reference) = self.reference(subject) {
                 sentences.push(self.tally(subject, Some(reference)));
             }
@@ -20,6 +21,7 @@ impl Race {
                 sentences.push(self.tally(subject, None));
             }
         }
+        sentences.extend(self.subjects().filter_map(|subject| self.shares_told(subject)));
         let runs = match self.rounds {
             1 => "one run".into(),
             rounds => format!("{rounds} runs"),
@@ -74,6 +76,30 @@ impl Race {
             text += &format!("; in {unknown} more no run of one of them counts");
         }
         text + "."
+    }
+
+    /// What the subject gets of each path that flows share. None if there is none, or nothing is known.
+    fn shares_told(&self, subject: &System) -> Option<String> {
+        let told = |cell: &super::Cell| {
+            let sharing = |of: fn(super::Sharing) -> f64| {
+                self.median(cell, subject, |figures| figures.sharing.map(of))
+            };
+            match &cell.against {
+                Some(other) => {
+                    let share = significant(sharing(|sharing| sharing.share)?, 2);
+                    Some(format!("{share} of its fair share beside {other} ({cell})"))
+                }
+                None => {
+                    let jain = significant(sharing(|sharing| sharing.jain)?, 2);
+                    Some(format!("Jain's index {jain} ({cell})"))
+                }
+            }
+        };
+        let shared = self.cells.iter().filter(|cell| cell.is_shared());
+        let told: Vec<String> = shared.filter_map(told).collect();
+        (!told.is_empty()).then(|| {
+            format!("Where flows share a path, {subject} has: {}.", listed(&told, ", ", NAMED))
+        })
     }
 
     /// What took part.
