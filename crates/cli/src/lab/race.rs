@@ -13,11 +13,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use farhaul_base::names::suggestion;
 use farhaul_lab::race::{
     Cell, Figures, Ground, Kind, Paths, Race, Record, Run, System, SystemError, names, quick,
     random, simulate, standard,
 };
 use farhaul_lab::{report, sweep};
+use farhaul_sim::HostProfile;
 use serde::{Deserialize, Serialize};
 
 use self::place::Place;
@@ -74,6 +76,10 @@ pub struct RaceArgs {
     /// In the simulator
     #[arg(long)]
     sim: bool,
+    /// What the simulator's hosts are like: none, or a profile of noise such as vm
+    #[arg(long, value_name = "PROFILE", requires = "sim", default_value = HostProfile::NONE,
+          value_parser = host_profile)]
+    hosts: String,
     /// Keep the runs that the folder has of a race that was interrupted, and do the others
     #[arg(long)]
     resume: bool,
@@ -108,6 +114,7 @@ impl FromStr for Choice {
 #[derive(Serialize, Deserialize)]
 struct Kept {
     ground: Ground,
+    hosts: String,
     records: Vec<Record>,
 }
 
@@ -126,6 +133,9 @@ pub fn run(args: &RaceArgs) -> Result<()> {
     if let Some(seed) = seed {
         eprintln!("farhaul: the paths are drawn from seed {seed}");
     }
+    if args.hosts != HostProfile::NONE {
+        race.remarks.push(format!("The simulator's hosts have the profile {}.", args.hosts));
+    }
     if let (Ground::Emulator, Some(name)) = (race.ground, usual_tcp_congestion_control()) {
         let what =
             "What goes over TCP and is not named tcp:NAME, as ssh does, has the kernel's default";
@@ -135,7 +145,7 @@ pub fn run(args: &RaceArgs) -> Result<()> {
     leave_out_absent(&mut race, &place)?;
     let file = args.common.out.join(RUNS_FILE);
     if args.resume {
-        take_up(&mut race, &file)?;
+        take_up(&mut race, &args.hosts, &file)?;
     }
     let stop = stop_flag();
     match race.ground {
@@ -260,6 +270,15 @@ fn leave_out_absent(race: &mut Race, place: &Place) -> Result<()> {
     Ok(())
 }
 
+/// The name of a host profile that there is.
+fn host_profile(text: &str) -> Result<String, String> {
+    let names = HostProfile::all().map(|(name, _)| name);
+    match HostProfile::named(text) {
+        Some(profile) => Ok(profile.name),
+        None => Err(format!("no profile '{text}'; {}", suggestion(text, names))),
+    }
+}
+
 /// How to do it again.
 fn command(args: &RaceArgs, seed: Option<u64>) -> String {
     let mut text = String::from("farhaul lab race");
@@ -283,6 +302,9 @@ fn command(args: &RaceArgs, seed: Option<u64>) -> String {
         _ => Ok(()),
     };
     let _ = write!(text, " --runs {}", args.runs);
+    if args.hosts != HostProfile::NONE {
+        let _ = write!(text, " --hosts {}", args.hosts);
+    }
     for (given, option) in [(args.sim, " --sim"), (args.common.quick, " --quick")] {
         text += if given { option } else { "" };
     }
@@ -290,7 +312,7 @@ fn command(args: &RaceArgs, seed: Option<u64>) -> String {
 }
 
 /// Takes over what the file has.
-fn take_up(race: &mut Race, file: &Path) -> Result<()> {
+fn take_up(race: &mut Race, hosts: &str, file: &Path) -> Result<()> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -299,11 +321,12 @@ fn take_up(race: &mut Race, file: &Path) -> Result<()> {
     let kept: Kept = serde_json::from_str(&text).with_context(|| {
         format!("{}: no runs of a race: remove it, or leave out --resume", file.display())
     })?;
-    if kept.ground != race.ground {
+    if (kept.ground, kept.hosts.as_str()) != (race.ground, hosts) {
         let message = format!(
-            "{} has runs of another race ({}): leave out --resume, or take another folder",
+            "{} has runs of another race ({}, hosts {}): leave out --resume, or take another folder",
             file.display(),
-            kept.ground
+            kept.ground,
+            kept.hosts
         );
         return Err(Usage(message).into());
     }
@@ -311,8 +334,9 @@ fn take_up(race: &mut Race, file: &Path) -> Result<()> {
     Ok(())
 }
 
-fn keep(race: &Race, file: &Path) -> Result<()> {
-    let kept = Kept { ground: race.ground, records: race.records().to_vec() };
+fn keep(race: &Race, hosts: &str, file: &Path) -> Result<()> {
+    let (ground, records) = (race.ground, race.records().to_vec());
+    let kept = Kept { ground, hosts: hosts.to_owned(), records };
     let text = serde_json::to_vec(&kept)?;
     report::write_whole(file, &text).context("cannot keep the runs")
 }
@@ -330,10 +354,10 @@ fn simulate_all(race: &mut Race, args: &RaceArgs, file: &Path, stop: &AtomicBool
     let done = sweep::in_parallel(&runs, jobs, stop, |run| {
         let number = begun.fetch_add(1, Ordering::Relaxed);
         shown.show(number as f64 / runs.len() as f64, || line(run, number, runs.len()));
-        let record = record(run, simulate(run));
+        let record = record(run, simulate(run, &args.hosts));
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.0.note(record);
-        kept.1 = keep(kept.0, file);
+        kept.1 = keep(kept.0, &args.hosts, file);
         kept.1.is_ok().then_some(())
     });
     drop(shown);
@@ -356,7 +380,7 @@ fn run_all(race: &mut Race, place: &mut Place, file: &Path, stop: &AtomicBool) -
             return Err(interrupted().into());
         }
         race.note(record(run, result.map_err(|error| format!("{error:#}"))));
-        keep(race, file)?;
+        keep(race, HostProfile::NONE, file)?;
     }
     Ok(())
 }

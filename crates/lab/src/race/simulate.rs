@@ -8,12 +8,15 @@ use super::{Cell, Figures, Flow, Kind, Run, Sharing, System, to_90};
 /// Seconds of a sample of the series.
 const SAMPLE_S: f64 = 0.1;
 
-/// Runs it in virtual time, with the simulator's own TCP where a kernel's is named.
+/// Runs it in virtual time, with the simulator's own TCP where a kernel's is named; `hosts` is the profile
+/// of both ends.
 ///
 /// # Errors
-/// Why the run is none: the simulator's TCP has no such congestion control, or it is of a program.
-pub fn simulate(run: &Run<'_>) -> Result<Figures, String> {
-    let plan = Plan::parse(&scenario(run)?, &[], None).map_err(|problems| problems.to_string())?;
+/// Why the run is none: the simulator's TCP has no such congestion control, it is of a program, or there is no
+/// such profile.
+pub fn simulate(run: &Run<'_>, hosts: &str) -> Result<Figures, String> {
+    let plan =
+        Plan::parse(&scenario(run, hosts)?, &[], None).map_err(|problems| problems.to_string())?;
     let point = plan.point(0).map_err(|problems| problems.to_string())?;
     let report = point.scenario.run();
     let (Some(link), false) = (report.links.first(), report.flows.is_empty()) else {
@@ -40,10 +43,10 @@ pub fn simulate(run: &Run<'_>) -> Result<Figures, String> {
     })
 }
 
-fn scenario(run: &Run<'_>) -> Result<String, String> {
+fn scenario(run: &Run<'_>, hosts: &str) -> Result<String, String> {
     let Run { cell, system, round } = run;
     let mut text = format!(
-        "seed = {}\nduration = \"{}ms\"\nsample = \"{SAMPLE_S}s\"\n\
+        "seed = {}\nhosts = \"{hosts}\"\nduration = \"{}ms\"\nsample = \"{SAMPLE_S}s\"\n\
          [[link]]\nfrom = \"a\"\nto = \"b\"\n{}",
         round + 1,
         cell.lasts().as_millis(),
@@ -96,7 +99,8 @@ mod tests {
         let systems = ["bbr", "tcp:cubic"].map(|text| text.parse::<System>().expect("a system"));
         for cell in standard() {
             for system in &systems {
-                let text = scenario(&Run { cell: &cell, system, round: 0 }).expect("a scenario");
+                let text =
+                    scenario(&Run { cell: &cell, system, round: 0 }, "vm").expect("a scenario");
                 assert!(Plan::parse(&text, &[], None).is_ok(), "{text}");
             }
         }
@@ -106,13 +110,14 @@ mod tests {
     fn a_flow_that_fills_its_path_is_seen_to() {
         let cell = Cell::new(10_000_000, 10, 0.0);
         let system = "tcp:cubic".parse().expect("a system");
-        let figures = simulate(&Run { cell: &cell, system: &system, round: 0 }).expect("figures");
+        let run = Run { cell: &cell, system: &system, round: 0 };
+        let figures = simulate(&run, "none").expect("figures");
         assert!((9e6..10e6).contains(&figures.goodput_bps), "{figures:?}");
         assert!(figures.to_90_s.is_some_and(|time| time < 2.0), "{figures:?}");
         assert!(figures.queue_ms > 0.1, "{figures:?}");
         for other in ["tcp:nosuch", "scp"] {
             let other = other.parse().expect("a name");
-            assert!(simulate(&Run { cell: &cell, system: &other, round: 0 }).is_err());
+            assert!(simulate(&Run { cell: &cell, system: &other, round: 0 }, "none").is_err());
         }
     }
 
@@ -120,7 +125,8 @@ mod tests {
     fn flows_share_a_simulated_path() {
         let cell: Cell = "rate=10M,rtt=10ms,flows=2".parse().expect("a path");
         let system = "tcp:cubic".parse().expect("a system");
-        let figures = simulate(&Run { cell: &cell, system: &system, round: 0 }).expect("figures");
+        let run = Run { cell: &cell, system: &system, round: 0 };
+        let figures = simulate(&run, "none").expect("figures");
         let sharing = figures.sharing.expect("shared");
         assert!(sharing.jain > 0.8 && (0.8..1.05).contains(&sharing.share), "{sharing:?}");
     }
