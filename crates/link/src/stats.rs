@@ -77,7 +77,9 @@ impl LinkStats {
 
     /// Mean time of a packet in the queue, its own transmission included.
     pub fn mean_wait(&self) -> Duration {
-        let taken = self.offered - self.dropped_policer - self.dropped_queue - self.dropped_early;
+        // Between two instants more packets may be dropped early than came.
+        let dropped = self.dropped_policer + self.dropped_queue + self.dropped_early;
+        let taken = self.offered.saturating_sub(dropped);
         let nanos = self.queue.packet_nanos.checked_div(u128::from(taken)).unwrap_or(0);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
