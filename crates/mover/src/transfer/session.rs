@@ -135,7 +135,6 @@ enum Trial {
 struct Working {
     handle: Handle,
     on_trial: bool,
-    since: Instant,
     /// What is thought of its connection.
     watch: Watch,
 }

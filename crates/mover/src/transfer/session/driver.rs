@@ -1,6 +1,5 @@
 //! The threads of a transfer: who keeps which connection, and what happens when one goes.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::Scope;
@@ -31,9 +30,6 @@ const SILENCE: Duration = Duration::from_secs(8);
 const EARLY: Duration = Duration::from_secs(5);
 /// After so long without a first connection there will be none.
 const FIRST: Duration = Duration::from_secs(10);
-/// A lane on trial sends at most so many times as much as the others on the average: enough to show that it would carry
-/// more, and so little that they have it back soon.
-const TRIAL_SHARE: f64 = 2.5;
 /// Between two attempts to connect: doubled from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
@@ -475,13 +471,7 @@ impl<'a> Driver<'a> {
             if state.over.is_some() || state.control.is_none() {
                 return false;
             }
-            let (since, watch) = (Instant::now(), Watch::default());
-            if on_trial {
-                let others = state.lanes.iter().filter(|(_, lane)| !lane.on_trial);
-                let others = others.map(|(number, lane)| (*number, lane.since.elapsed()));
-                handle.0.set_max_rate(trial_rate(&carried, others));
-            }
-            let working = Working { handle: handle.clone(), on_trial, since, watch };
+            let working = Working { handle: handle.clone(), on_trial, watch: Watch::default() };
             if state.lanes.insert(number, working).is_some() {
                 drop(state);
                 session.end(Err(TransferError::Violation("two lanes of one number".into())));
@@ -569,6 +559,7 @@ impl<'a> Driver<'a> {
     }
 }
 
+<<<<<<< HEAD
 /// The most that a lane on trial sends, bits/s: by what the `others` have carried since they began. None where that is
 /// nothing.
 fn trial_rate(
@@ -584,6 +575,8 @@ fn trial_rate(
     (bytes > 0).then_some(rate as u64)
 }
 
+=======
+>>>>>>> parent of 3a6f879 (mover: a lane on trial leaves the others most of the path)
 /// When the next pulse is due, and what it says.
 struct Beat {
     at: Instant,
@@ -633,20 +626,5 @@ impl Beat {
         (self.at, self.stages, self.packets) = (Instant::now(), stages, packets);
         session.lock().own.add(&pulse);
         Some(pulse)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lane_on_trial_leaves_the_others_most_of_the_path() {
-        let carried = BTreeMap::from([(1, 3_000_000), (2, 1_000_000), (9, 77)]);
-        let ages = [(1, Duration::from_secs(2)), (2, Duration::from_secs(2))];
-        // A megabyte a second each.
-        assert_eq!(trial_rate(&carried, ages.into_iter()), Some(20_000_000));
-        let nothing = BTreeMap::from([(1, 0)]);
-        assert_eq!(trial_rate(&nothing, ages.into_iter()), None);
     }
 }
