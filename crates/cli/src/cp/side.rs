@@ -469,10 +469,8 @@ impl Compared<'_> {
         let (sum, count) = of_udp.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
         let udp = (count > 0).then(|| sum / f64::from(count));
         let tcp = trial.and_then(rate);
-        let all = lanes.iter().filter_map(|(lane, _)| rate(*lane)).sum::<f64>();
-        let all = all + tcp.unwrap_or_default();
         self.carried = carried;
-        match self.detour.next(Seen { interval, limit, udp, tcp, all }) {
+        match self.detour.next(Seen { interval, limit, udp, tcp }) {
             None => {}
             Some(Step::Begin) => self.session.begin_trial(),
             Some(Step::End) => self.session.end_trial(false),

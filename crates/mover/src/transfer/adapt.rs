@@ -19,8 +19,6 @@ pub struct Lanes {
     processors: u32,
     trial: Option<Trial>,
     rest: Duration,
-    /// What was moved in the interval before, bytes/s.
-    last: f64,
 }
 
 #[derive(Debug)]
@@ -34,13 +32,11 @@ struct Trial {
 impl Lanes {
     /// Begins with so many.
     pub fn new(lanes: u32, processors: u32) -> Self {
-        Lanes { wanted: lanes, processors, trial: None, rest: Duration::ZERO, last: 0.0 }
+        Lanes { wanted: lanes, processors, trial: None, rest: Duration::ZERO }
     }
 
     /// What is to be done after an interval in which so much was moved, bytes/s; none: as before.
     pub fn next(&mut self, interval: Duration, rate: f64, limit: Limit) -> Option<u32> {
-        // As at the beginning: what grows by itself would be taken for the gain of further lanes.
-        let grows = rate > std::mem::replace(&mut self.last, rate) * WORTH;
         if let Some(trial) = &mut self.trial {
             if !std::mem::replace(&mut trial.settled, true) {
                 return None;
@@ -55,7 +51,7 @@ impl Lanes {
             return Some(before);
         }
         self.rest = self.rest.saturating_sub(interval);
-        if !self.rest.is_zero() || grows {
+        if !self.rest.is_zero() {
             return None;
         }
         self.more(rate, limit)
@@ -103,16 +99,6 @@ mod tests {
         assert_eq!(now, 4, "{seen:?}");
         assert_eq!(most, MOST);
         assert!(seen.len() < 10, "it does not try all the time: {seen:?}");
-    }
-
-    #[test]
-    fn a_beginning_that_still_grows_is_no_reason_for_more_lanes() {
-        let mut lanes = Lanes::new(2, 16);
-        let asked = [1.0, 10.0, 20.0, 20.0].map(|rate| lanes.next(STEP, rate, Limit::NetworkRate));
-        assert_eq!(asked, [None, None, None, Some(4)]);
-        // Four lanes bring no more.
-        let asked = [20.0, 20.0].map(|rate| lanes.next(STEP, rate, Limit::NetworkRate));
-        assert_eq!(asked, [None, Some(2)]);
     }
 
     #[test]

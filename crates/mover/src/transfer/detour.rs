@@ -15,9 +15,6 @@ const CONNECT: Duration = Duration::from_secs(10);
 const SPAN: Duration = Duration::from_secs(4);
 /// TCP must bring so many times as much.
 const WORTH: f64 = 1.5;
-/// And so much of what it brings must be more than there was: on a path that is full TCP takes the rest from the
-/// other lanes.
-const NEW: f64 = 0.5;
 /// After a trial that was of no use the next one waits: doubled from the first to the second.
 const REST: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
 
@@ -32,8 +29,6 @@ pub struct Seen {
     pub udp: Option<f64>,
     /// What the lane on trial carried, bytes/s; none: there is none.
     pub tcp: Option<f64>,
-    /// What all lanes carried together, bytes/s.
-    pub all: f64,
 }
 
 /// What is to be done.
@@ -56,8 +51,6 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Detour {
     limited: Duration,
-    /// What all lanes carried in the last two intervals, bytes/s: one may have been a bad one.
-    lately: [f64; 2],
     rest: Duration,
     next_rest: Duration,
     trial: Option<Trial>,
@@ -69,18 +62,14 @@ struct Trial {
     /// The first interval tells of the beginning of a connection.
     settled: bool,
     span: Duration,
-    /// What all lanes carried before, bytes/s.
-    before: f64,
-    /// In the span, bytes.
     udp: f64,
     tcp: f64,
-    all: f64,
 }
 
 impl Default for Detour {
     fn default() -> Self {
         let (limited, rest) = (Duration::ZERO, Duration::ZERO);
-        Detour { limited, lately: [0.0; 2], rest, next_rest: REST.0, trial: None }
+        Detour { limited, rest, next_rest: REST.0, trial: None }
     }
 }
 
@@ -94,7 +83,6 @@ impl Detour {
     pub fn next(&mut self, seen: Seen) -> Option<Step> {
         let Some(trial) = &mut self.trial else {
             self.rest = self.rest.saturating_sub(seen.interval);
-            self.lately = [seen.all, self.lately[0]];
             let by_path = matches!(seen.limit, Limit::NetworkRate | Limit::NetworkLoss);
             match seen.limit {
                 _ if by_path && seen.udp.is_some() => self.limited += seen.interval,
@@ -105,8 +93,7 @@ impl Detour {
             if self.limited < LIMITED_BEFORE_TRIAL || !self.rest.is_zero() {
                 return None;
             }
-            let before = self.lately[0].max(self.lately[1]);
-            self.trial = Some(Trial { before, ..Trial::default() });
+            self.trial = Some(Trial::default());
             return Some(Step::Begin);
         };
         let (Some(udp), Some(tcp)) = (seen.udp, seen.tcp) else {
@@ -119,14 +106,12 @@ impl Detour {
         let seconds = seen.interval.as_secs_f64();
         trial.udp += udp * seconds;
         trial.tcp += tcp * seconds;
-        trial.all += seen.all * seconds;
         trial.span += seen.interval;
         if trial.span < SPAN {
             return None;
         }
         let (udp, tcp, span) = (trial.udp, trial.tcp, trial.span.as_secs_f64());
-        let more = trial.all - trial.before * span;
-        if tcp <= 0.0 || tcp < udp * WORTH || more < tcp * NEW {
+        if tcp <= 0.0 || tcp < udp * WORTH {
             return self.in_vain();
         }
         self.trial = None;
@@ -149,14 +134,13 @@ mod tests {
 
     const STEP: Duration = Duration::from_secs(2);
 
-    /// When what was done, in steps, on a path that carries so much on a lane of each, of which two are UDP's.
+    /// When what was done, in steps, on a path that carries so much on a lane of each.
     fn steps(udp: f64, tcp: Option<f64>, limit: Limit, count: usize) -> Vec<(usize, Step)> {
         let mut detour = Detour::default();
         let mut done = Vec::new();
         for at in 0..count {
             let tcp = tcp.filter(|_| detour.is_trying());
-            let all = 2.0 * udp + tcp.unwrap_or_default();
-            let seen = Seen { interval: STEP, limit, udp: Some(udp), tcp, all };
+            let seen = Seen { interval: STEP, limit, udp: Some(udp), tcp };
             done.extend(detour.next(seen).map(|step| (at, step)));
             if matches!(done.last(), Some((_, Step::Switch { .. }))) {
                 break;
@@ -176,29 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn what_tcp_takes_from_the_other_lanes_is_no_reason_to_go_there() {
-        // Eight lanes fill the path; TCP takes half of it as soon as it comes.
-        let mut detour = Detour::default();
-        for at in 0..20 {
-            let (udp, tcp) = if detour.is_trying() { (50.0, Some(400.0)) } else { (100.0, None) };
-            let seen = Seen {
-                interval: STEP,
-                limit: Limit::NetworkLoss,
-                udp: Some(udp),
-                tcp,
-                all: 8.0 * udp + tcp.unwrap_or_default(),
-            };
-            let step = detour.next(seen);
-            assert!(!matches!(step, Some(Step::Switch { .. })), "{at}: {step:?}");
-        }
-    }
-
-    #[test]
     fn a_path_that_is_so_slow_that_blocks_take_longer_than_intervals_is_compared() {
         let mut detour = Detour::default();
         let limits = [Limit::Unknown, Limit::Unknown, Limit::NetworkLoss];
         let begun = limits.iter().cycle().take(9).find_map(|limit| {
-            let seen = Seen { interval: STEP, limit: *limit, udp: Some(1.0), tcp: None, all: 1.0 };
+            let seen = Seen { interval: STEP, limit: *limit, udp: Some(1.0), tcp: None };
             detour.next(seen)
         });
         assert_eq!(begun, Some(Step::Begin));
@@ -224,7 +190,7 @@ mod tests {
         let mut detour = Detour::default();
         for at in 0..100 {
             let limit = if at % 2 == 0 { Limit::SourceDisk } else { Limit::NetworkRate };
-            let seen = Seen { interval: STEP, limit, udp: Some(1.0), tcp: None, all: 1.0 };
+            let seen = Seen { interval: STEP, limit, udp: Some(1.0), tcp: None };
             assert_eq!(detour.next(seen), None, "now and then is not all the time");
         }
     }
