@@ -465,7 +465,6 @@ impl<'a> Driver<'a> {
         let session = self.session;
         let Link { mut reader, mut writer, handle } = link;
         let handle = Handle::new(handle);
-        let carried = if on_trial { self.role.carried() } else { BTreeMap::new() };
         {
             let mut state = self.wait_for_control();
             if state.over.is_some() || state.control.is_none() {
@@ -559,24 +558,6 @@ impl<'a> Driver<'a> {
     }
 }
 
-<<<<<<< HEAD
-/// The most that a lane on trial sends, bits/s: by what the `others` have carried since they began. None where that is
-/// nothing.
-fn trial_rate(
-    carried: &BTreeMap<u32, u64>,
-    others: impl Iterator<Item = (u32, Duration)>,
-) -> Option<u64> {
-    let (mut bytes, mut time) = (0, Duration::ZERO);
-    for (lane, age) in others {
-        bytes += carried.get(&lane).copied().unwrap_or_default();
-        time += age;
-    }
-    let rate = TRIAL_SHARE * bytes as f64 * 8.0 / time.as_secs_f64().max(1e-3);
-    (bytes > 0).then_some(rate as u64)
-}
-
-=======
->>>>>>> parent of 3a6f879 (mover: a lane on trial leaves the others most of the path)
 /// When the next pulse is due, and what it says.
 struct Beat {
     at: Instant,
