@@ -121,9 +121,12 @@ impl Endpoint {
             self.counters.unknown_id += 1;
             return;
         }
-        // A copy of an invitation makes a note of the kind that a cookie makes: it ends in silence. Whoever can read the one can
-        // have the other.
-        let invitation = self.listener.as_ref().and_then(|listener| listener.config.invitation);
+        // A copy of an invitation may come from any address, so it makes one of a few notes only, and a client beyond those
+        // asks for a cookie.
+        let invitation = self.listener.as_ref().and_then(|listener| {
+            let room = listener.promises.as_ref().is_none_or(Promises::takes_invited);
+            listener.config.invitation.filter(|_| room)
+        });
         let invited = request.cookie != 0 && invitation == Some(request.cookie);
         if !invited && !self.cookies.check(now, from, request) {
             self.counters.bad_cookie += 1;
@@ -187,12 +190,15 @@ impl Endpoint {
         let own = own_fields(id, from, request.isn, &config);
         let answer = Handshake { mss: agreement.wire_mss, cookie: request.cookie, ..own };
         if let Some(promises) = self.listener.as_mut().and_then(|l| l.promises.as_mut()) {
-            let evicted = promises.add(now, id, Promise { client, agreement });
+            let evicted = promises.add(now, id, Promise { client, agreement, invited });
             self.clients.insert(client, id);
             self.reply(from, request.socket_id, &answer);
-            if let Some((_, gone)) = evicted {
-                self.clients.remove(&gone);
-                self.shut_out(&gone);
+            if let Some(gone) = evicted {
+                self.clients.remove(&gone.client);
+                // Only a cookie shows that an address is its sender's.
+                if !gone.invited {
+                    self.shut_out(&gone.client);
+                }
             }
             return;
         }
@@ -227,7 +233,7 @@ impl Endpoint {
             // The client sends it again when there is room.
             Ok(Packet::Data(..)) if listener.waiting.len() >= listener.backlog => Some(false),
             Ok(Packet::Data(..)) => {
-                let Promise { client, agreement } = promises.take(id)?;
+                let Promise { client, agreement, .. } = promises.take(id)?;
                 let config = listener.config.clone();
                 listener.waiting.push_back(ConnectionId(id));
                 let seed = self.secrets.next_u64();

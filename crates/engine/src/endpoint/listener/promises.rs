@@ -17,11 +17,18 @@ const FIRST_DATA: Duration = Duration::from_secs(10);
 pub struct Promise {
     pub client: Client,
     pub agreement: Agreement,
+    /// It came with the listener's invitation, and may have come from anywhere.
+    pub invited: bool,
 }
+
+/// Of those that came with an invitation so many are kept: twice what a copy has connections. A copy of an invitation
+/// could otherwise fill all places, from as many addresses as it likes.
+const MOST_INVITED: usize = 64;
 
 /// Of a limited number, by source.
 #[derive(Debug)]
 pub struct Promises {
+    invited: usize,
     crowd: Crowd<(Time, u32, Promise)>,
     /// Their numbers in the crowd by socket ID.
     numbers: BTreeMap<u32, u64>,
@@ -31,7 +38,12 @@ pub struct Promises {
 impl Promises {
     pub fn new(most: usize, seed: u64) -> Self {
         let crowd = Crowd::new(most, seed);
-        Promises { crowd, numbers: BTreeMap::new(), given_up: Tally::default() }
+        Promises { invited: 0, crowd, numbers: BTreeMap::new(), given_up: Tally::default() }
+    }
+
+    /// Whether there is room for one that comes with an invitation; others need none.
+    pub fn takes_invited(&self) -> bool {
+        self.invited < MOST_INVITED
     }
 
     pub fn get(&self, id: u32) -> Option<&Promise> {
@@ -44,22 +56,26 @@ impl Promises {
         self.crowd.iter().map(|(_, (.., promise))| promise.client)
     }
 
-    /// One more; returns the one that had to go for it, and its socket ID.
-    pub fn add(&mut self, now: Time, id: u32, promise: Promise) -> Option<(u32, Client)> {
+    /// One more; returns the one that had to go for it.
+    pub fn add(&mut self, now: Time, id: u32, promise: Promise) -> Option<Promise> {
+        self.invited += usize::from(promise.invited);
         let source = Source::of(promise.client.addr);
         let (number, gone) = self.crowd.enter(source, (now + FIRST_DATA, id, promise));
         self.numbers.insert(id, number);
         gone.map(|(source, (_, id, promise))| {
             self.numbers.remove(&id);
             self.given_up.add(source, 1);
-            (id, promise.client)
+            self.invited -= usize::from(promise.invited);
+            promise
         })
     }
 
     /// Its first data has come.
     pub fn take(&mut self, id: u32) -> Option<Promise> {
         let number = self.numbers.remove(&id)?;
-        self.crowd.leave(number).map(|(.., promise)| promise)
+        let (.., promise) = self.crowd.leave(number)?;
+        self.invited -= usize::from(promise.invited);
+        Some(promise)
     }
 
     /// Its client has left.
