@@ -86,7 +86,8 @@ pub struct DialConfig {
     pub silence: Duration,
     /// Links are given out as soon as the peer has shown its key, a round trip before it has said that it knows this side's and
     /// the secret: what is written on them comes with this side's last word of the handshake. Where the peer does
-    /// not say so, reading fails, with the [`LinkError`](crate::LinkError) in the error.
+    /// not say so, reading fails, with the [`LinkError`](crate::LinkError) in the error, and the links dialed after that wait
+    /// for it.
     pub eager: bool,
 }
 

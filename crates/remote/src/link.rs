@@ -110,6 +110,13 @@ pub struct LinkStats {
 #[derive(Clone, Debug, Default)]
 pub struct Injection(Arc<AtomicBool>);
 
+impl Injection {
+    /// Whether there has been any.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 struct Shared {
     core: Arc<Core>,
     input: Mutex<Input>,
@@ -334,7 +341,13 @@ impl Shared {
         let Input::Unconfirmed(mut confirmation) = mem::replace(input, Input::Unusable) else {
             return Ok(());
         };
-        confirmation.confirm(false)?;
+        if let Err(error) = confirmation.confirm(false) {
+            // As where a record does not open: the next are confirmed before they are given out.
+            if let Some(injection) = self.injection.get() {
+                injection.0.store(true, Ordering::Relaxed);
+            }
+            return Err(error);
+        }
         *input = Input::Sealed(confirmation.into_opener());
         self.confirmed.store(true, Ordering::Release);
         Ok(())
@@ -352,8 +365,7 @@ impl Shared {
 
     /// Where data was injected into a link of the session, the peer is asked to tag its data packets.
     fn answer_injection(&self) {
-        let injected =
-            self.injection.get().is_some_and(|injection| injection.0.load(Ordering::Relaxed));
+        let injected = self.injection.get().is_some_and(Injection::is_known);
         let injected = injected && self.confirmed.load(Ordering::Acquire);
         if injected && self.cipher.is_some() && !self.answered.swap(true, Ordering::Relaxed) {
             self.core.authenticate_data();

@@ -238,7 +238,8 @@ impl<'a> Race<'a> {
             options: self.dialer.config.options.clone(),
             silence: self.dialer.config.silence,
             terms: self.dialer.config.terms.clone(),
-            eager: self.dialer.config.eager,
+            // Where data is injected, TCP has its turn while the peer's word is waited for.
+            eager: self.dialer.config.eager && !self.dialer.injection.is_known(),
             deadline: self.deadline,
         };
         let (told, entered) = (self.told.clone(), Arc::clone(&self.entered));
