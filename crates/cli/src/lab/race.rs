@@ -114,8 +114,14 @@ impl FromStr for Choice {
 #[derive(Serialize, Deserialize)]
 struct Kept {
     ground: Ground,
+    /// Of the simulator.
+    #[serde(default = "no_profile")]
     hosts: String,
     records: Vec<Record>,
+}
+
+fn no_profile() -> String {
+    HostProfile::NONE.into()
 }
 
 /// Runs the command.
