@@ -209,7 +209,7 @@ fn a_certificate_leaves_its_files() {
     let items = certificate["items"].as_array().expect("a list");
     assert!(items.len() > 10, "{certificate}");
     let points = |value: &Value| value.as_f64().is_some_and(|p| (0.0..=100.0).contains(&p));
-    assert!(points(&certificate["overall"]), "{certificate}");
+    assert!(certificate["overall"].is_null(), "the reduced battery gives none: {certificate}");
     for item in items {
         assert!(points(&item["score"]), "{item}");
         assert!(item["measured"].is_number() || item["measured"].is_null(), "{item}");

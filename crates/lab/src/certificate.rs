@@ -1,7 +1,9 @@
 //! Certificates of control laws: one battery for all of them, and scores.
 //!
 //! The battery is a file of data, `certificate.toml`: plans with the law as a variable, and items.
-//! An item is a measurement on a scale from 0 points to 100. A law's score is the mean of its items.
+//! An item is a measurement on a scale from 0 points to 100. A law's score is the mean of its items. Some
+//! are gates, for the sake of others on the network: a law that misses one has no score, and none is given for the
+//! reduced battery.
 //!
 //! | file | subject |
 //! |---|---|
@@ -39,8 +41,8 @@ pub struct Certificate {
     pub source: String,
     /// Whether the battery was the reduced one.
     pub quick: bool,
-    /// The mean of the scores.
-    pub overall: f64,
+    /// The mean of the scores; none if a gate is missed, and from the reduced battery.
+    pub overall: Option<f64>,
     /// In the order of the battery.
     pub items: Vec<Scored>,
     /// How to do it again.
@@ -69,9 +71,20 @@ pub struct Scored {
     pub worst: f64,
     /// Points, 0 to 100, to a tenth.
     pub score: f64,
+    /// What must be reached, if the item is a gate: at least this where more is better, else at most.
+    pub gate: Option<f64>,
 }
 
 impl Scored {
+    /// Whether the item is no gate, or one that is reached.
+    pub fn holds(&self) -> bool {
+        let reaches = |gate: f64| {
+            let more = self.best > self.worst;
+            self.measured.is_some_and(|value| if more { value >= gate } else { value <= gate })
+        };
+        self.gate.is_none_or(reaches)
+    }
+
     /// What was measured, with its unit.
     pub fn shown(&self) -> String {
         match self.measured {
@@ -110,10 +123,24 @@ impl Certificate {
         };
         let mut rows: Vec<Vec<Cell>> =
             self.items.iter().map(|item| row(&item.name, item.shown(), item.score)).collect();
-        rows.push(row("overall", String::new(), self.overall));
+        rows.push(match self.overall {
+            Some(overall) => row("overall", String::new(), overall),
+            None => vec!["overall".into(), self.why_none().into(), "none".into(), Cell::Missing],
+        });
         let columns = ["item", "measured", "score", ""].map(|name| Column::new(name, "")).into();
         let table = Table { title: String::new(), columns, rows };
         format!("{name}: {summary}\n  from {source}\n{reduced}\n{}", table.text())
+    }
+
+    /// Why there is no overall score; empty if there is one.
+    pub fn why_none(&self) -> String {
+        let missed: Vec<&str> =
+            self.items.iter().filter(|item| !item.holds()).map(|item| &*item.name).collect();
+        match self.overall {
+            Some(_) => String::new(),
+            None if missed.is_empty() => "reduced battery".into(),
+            None => format!("missed: {}", missed.join(", ")),
+        }
     }
 
     /// What its items mean, a line each.
@@ -126,9 +153,10 @@ impl Certificate {
 
     /// All that is known about each item, and the mean.
     pub fn table(&self) -> Table {
-        let headings = ["item", "what is measured", "measured", "unit", "best", "worst", "score"];
+        let headings =
+            ["item", "what is measured", "measured", "unit", "best", "worst", "score", "gate"];
         let row = |item: &Scored| -> Vec<Cell> {
-            let Scored { name, what, measured, unit, best, worst, score } = item;
+            let Scored { name, what, measured, unit, best, worst, score, gate } = item;
             vec![
                 (&**name).into(),
                 (&**what).into(),
@@ -137,11 +165,12 @@ impl Certificate {
                 (*best).into(),
                 (*worst).into(),
                 (*score).into(),
+                (*gate).into(),
             ]
         };
         let mut rows: Vec<Vec<Cell>> = self.items.iter().map(row).collect();
         let mut last = vec![Cell::Missing; headings.len()];
-        (last[0], last[headings.len() - 1]) = ("overall".into(), self.overall.into());
+        (last[0], last[headings.len() - 2]) = ("overall".into(), self.overall.into());
         rows.push(last);
         Table {
             title: format!("The law {}", self.law),
@@ -161,9 +190,9 @@ impl Certificate {
         let mut bars: Vec<Bar> = self.items.iter().map(bar).collect();
         bars.push(Bar {
             name: "overall".into(),
-            value: self.overall.round(),
+            value: self.overall.unwrap_or(0.0).round(),
+            note: self.why_none(),
             strong: true,
-            ..Bar::default()
         });
         let reduced = if self.quick { " (the reduced battery)" } else { "" };
         Figure::from(Bars {
@@ -232,6 +261,7 @@ pub(crate) mod tests {
             best: 1.0,
             worst: 10.0,
             score,
+            gate: None,
         };
         Certificate {
             version: VERSION.into(),
@@ -240,7 +270,7 @@ pub(crate) mod tests {
             summary: "a law & more".into(),
             source: "a paper".into(),
             quick: false,
-            overall: 49.9,
+            overall: Some(49.9),
             items: vec![
                 item("start", Some(1.0 / 3.0), "s", 99.6),
                 item("recovery", None, "s", 0.0),
@@ -262,10 +292,30 @@ pub(crate) mod tests {
              fairness  0.5          50  ████████████▌\n\
              overall                50  ████████████▌\n"
         );
-        let quick = Certificate { quick: true, ..certificate("udt") };
+        let quick = Certificate { quick: true, overall: None, ..certificate("udt") };
         assert!(quick.text().contains("  from a paper\n  the reduced battery\n"));
+        assert_eq!(quick.why_none(), "reduced battery");
         let legend = certificate("udt").legend();
         assert!(legend.contains("recovery  what recovery means\n"), "{legend}");
+    }
+
+    #[test]
+    fn a_gate_is_reached_from_its_better_side() {
+        let item = |best: f64, worst: f64, measured: Option<f64>| Scored {
+            best,
+            worst,
+            measured,
+            gate: Some(0.5),
+            ..Scored::default()
+        };
+        assert!(item(1.0, 0.0, Some(0.5)).holds() && !item(1.0, 0.0, Some(0.49)).holds());
+        assert!(item(0.0, 1.0, Some(0.5)).holds() && !item(0.0, 1.0, Some(0.51)).holds());
+        assert!(!item(1.0, 0.0, None).holds(), "what was never measured");
+        assert!(Scored::default().holds(), "no gate");
+        let mut missed = certificate("udt");
+        missed.items.push(Scored { name: "thin link".into(), ..item(1.0, 0.0, Some(0.1)) });
+        missed.overall = None;
+        assert_eq!(missed.why_none(), "missed: thin link");
     }
 
     #[test]
@@ -299,7 +349,7 @@ pub(crate) mod tests {
         // The same name for files, but another law.
         assert_eq!(Certificate::stored(&place, "udt:window=2:noisy=true"), None);
         let csv = fs::read_to_string(&names[1]).unwrap();
-        assert!(csv.contains("\r\nrecovery,what recovery means,,s,1,10,0\r\n"), "{csv}");
-        assert!(csv.ends_with("\r\noverall,,,,,,49.9\r\n"), "{csv}");
+        assert!(csv.contains("\r\nrecovery,what recovery means,,s,1,10,0,\r\n"), "{csv}");
+        assert!(csv.ends_with("\r\noverall,,,,,,49.9,\r\n"), "{csv}");
     }
 }

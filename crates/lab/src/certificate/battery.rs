@@ -50,6 +50,8 @@ struct Item {
     worst: f64,
     #[serde(default)]
     scale: Scale,
+    /// What must be reached: at least this where more is better, else at most.
+    gate: Option<f64>,
 }
 
 impl Battery {
@@ -101,6 +103,7 @@ impl Battery {
             })
             .collect();
         let scores: Vec<f64> = items.iter().map(|item| item.score).collect();
+        let scored = !quick && items.iter().all(Scored::holds);
         let info = law.info();
         Ok(Some(Certificate {
             command: format!(
@@ -113,7 +116,7 @@ impl Battery {
             summary: info.summary.to_owned(),
             source: info.source.to_owned(),
             quick,
-            overall: to_tenths(mean(&scores).unwrap_or(0.0)),
+            overall: scored.then(|| to_tenths(mean(&scores).unwrap_or(0.0))),
             items,
         }))
     }
@@ -187,6 +190,7 @@ impl Item {
             best: self.best,
             worst: self.worst,
             score: score(measured, (self.best, self.worst), self.scale),
+            gate: self.gate,
         }
     }
 
@@ -200,6 +204,9 @@ impl Item {
             Err("a logarithmic scale has no zero")
         } else if self.divide.is_some_and(|by| !by.is_normal()) {
             Err("'divide' is no number to divide by")
+        } else if self.gate.is_some_and(|gate| gate.clamp(best.min(worst), best.max(worst)) != gate)
+        {
+            Err("'gate' is not on its scale")
         } else {
             Ok(())
         }
@@ -298,12 +305,27 @@ set = { law = "law-of-nobody" }
         assert!(share.measured.is_some_and(|share| (50.0..=100.0).contains(&share)), "{share:?}");
         assert_eq!(share.score, to_tenths(share.measured.unwrap_or(0.0)));
         assert_eq!((late.measured, late.score, late.shown()), (None, 0.0, "never".to_owned()));
-        assert_eq!(certificate.overall, to_tenths(share.score / 2.0));
+        assert_eq!(certificate.overall, Some(to_tenths(share.score / 2.0)));
         // The same, whoever runs it; the reduced version is another.
         assert_eq!(run(false, 3).json(), certificate.json());
         let quick = run(true, 1);
         assert!(quick.quick && quick.command.ends_with(" --quick"));
         assert_ne!(quick.items, certificate.items);
+        assert_eq!(quick.overall, None);
+    }
+
+    #[test]
+    fn a_law_that_misses_a_gate_has_no_score() {
+        let gated = |gate: &str| {
+            let text = SMALL.replacen("worst = 0\n", &format!("worst = 0\ngate = {gate}\n"), 1);
+            let stop = AtomicBool::new(false);
+            let options = Options { quick: false, jobs: 1, stop: &stop };
+            let battery = Battery::parse(&text).expect("a battery");
+            battery.run(&Spec::default(), &options, &|_| {}).expect("plans").expect("a certificate")
+        };
+        assert!(gated("1").overall.is_some());
+        let missed = gated("100");
+        assert_eq!((missed.overall, missed.why_none().as_str()), (None, "missed: share"));
     }
 
     #[test]
@@ -324,6 +346,7 @@ set = { law = "law-of-nobody" }
             ("divide = 0.01", "divide = 0", "item 'share': 'divide' is no number"),
             ("best = 100\nworst = 0", "best = 1\nworst = 1", "item 'share': 'best' and 'worst'"),
             ("worst = 10\n", "worst = 0\n", "item 'late': a logarithmic scale has no zero"),
+            ("worst = 0\n", "worst = 0\ngate = 101\n", "item 'share': 'gate' is not on its scale"),
             ("what = \"the share\"", "what = \"\"", "item 'share': it has no name"),
             ("name = \"late\"", "name = \"share\"", "item 'share': there are two of them"),
             ("plan = \"one\"\nmetric = \"reach", "plan = \"1\"\nmetric = \"reach", "no plan '1'"),

@@ -28,7 +28,8 @@ pub fn overview(certificates: &[Certificate]) -> Outcome {
         title: "Certificates of the control laws".into(),
         shows: "Each law through one fixed battery: what was measured, and points from 0 to 100 \
                 between the worst and the best of each item. A measurement that never came to be is \
-                worth nothing. No law can have all points: what is gained in one item is often lost \
+                worth nothing. Gates are what a law owes to others on a network: one that misses any has no overall \
+                score. No law can have all points: what is gained in one item is often lost \
                 in another."
             .into(),
         charts: certificates.chunks(SIDE_BY_SIDE).map(|part| map(part, &items)).collect(),
@@ -61,7 +62,7 @@ fn map(certificates: &[Certificate], items: &[&Scored]) -> Figure {
     names.push(OVERALL.into());
     names.reverse();
     let cell = |name: &str, certificate: &Certificate| match name {
-        OVERALL => Some(certificate.overall),
+        OVERALL => certificate.overall,
         name => item(certificate, name).map(|item| item.score),
     };
     let row = |name: &String| certificates.iter().map(|one| cell(name, one)).collect();
@@ -89,7 +90,10 @@ fn table(certificates: &[Certificate], items: &[&Scored]) -> Table {
         })
     };
     let mut rows: Vec<Vec<Cell>> = items.iter().map(|item| of(&item.name)).collect();
-    rows.push(row(OVERALL, &|certificate| fixed(certificate.overall, 0).into()));
+    rows.push(row(OVERALL, &|certificate| match certificate.overall {
+        Some(overall) => fixed(overall, 0).into(),
+        None => format!("none ({})", certificate.why_none()).into(),
+    }));
     let laws = certificates.iter().map(|certificate| &*certificate.law);
     Table {
         title: "Scores, and what was measured".into(),
