@@ -174,7 +174,7 @@ pub(crate) fn secure(
 }
 
 /// Makes a link of a connection to a peer, which has shown its key, until `deadline`. What the peer says of this side
-/// is read by [`Link::confirm`] or by whoever reads the link first, and nothing is handed out before. What is written meanwhile
+/// is read by [`Link::confirm`] or by the first reader of the link, and nothing is handed out before. What is written meanwhile
 /// only the peer can open, if it knows the secret.
 pub(crate) fn approach(raw: Raw, terms: &Terms, deadline: Instant) -> Result<Link, LinkError> {
     let mut begun = begin(raw, Role::Client, terms, deadline)?;

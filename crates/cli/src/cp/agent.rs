@@ -195,7 +195,7 @@ pub fn begin(hello: &Hello, order: Order, opened: Opened) -> Result<Ready, Refus
         let text = "the controller wants other things than it has said before";
         return Err(Refusal { code: 3, text: text.into() });
     }
-    // Before anything takes long: connections wait for it. The session first, for whoever comes with the secret needs it.
+    // Before anything takes long: connections wait for it. The session first, for a peer that comes with the secret needs it.
     let _ = session.set(hello.session.0);
     let expected = match hello.key {
         Some(key) => {

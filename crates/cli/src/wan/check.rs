@@ -17,10 +17,10 @@ use crate::{interrupt, output};
 
 /// One-way delays that are measured, and with how many echoes each.
 const DELAYS_US: [(u64, u16); 4] = [(500, 200), (5_000, 200), (25_000, 60), (100_000, 20)];
-/// Rates that are measured, bits/s, for so long each.
+/// Rates that are measured, bits/s, each for this time.
 const RATES: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
 const RATE_LASTS: Duration = Duration::from_secs(1);
-/// Rates that a flow of TCP is to carry, bits/s, for so long each.
+/// Rates that a flow of TCP is to carry, bits/s, each for this time.
 const CAPACITIES: [u64; 4] = [100_000_000, 1_000_000_000, 5_000_000_000, 10_000_000_000];
 const CAPACITY_LASTS: Duration = Duration::from_secs(2);
 

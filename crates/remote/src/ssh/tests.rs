@@ -51,7 +51,7 @@ fn the_remote_path_is_one_word_there() {
 #[test]
 fn an_agent_that_was_told_how_to_listen_greets_before_it_reads() {
     let start = |answer: &str| {
-        // The order is read by nobody before the greeting has been heard: `go` says that it was.
+        // The order is not read before the greeting has been heard: `go` says that it was.
         let there = format!(
             "echo '{}'; read -r hello; read -r go; echo '{answer}'; read -r end",
             greeting_line(",\"udp_port\":7")

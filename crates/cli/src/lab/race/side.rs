@@ -284,7 +284,7 @@ fn stored(folder: &Path) -> u64 {
     entries.map(size).sum()
 }
 
-/// Writes to the command's standard input for so long.
+/// For how long it writes to the command's standard input.
 fn feed(child: &mut Child, seconds: f64) -> Option<JoinHandle<()>> {
     let mut input = child.stdin.take()?;
     let time = Duration::try_from_secs_f64(seconds).ok()?;
