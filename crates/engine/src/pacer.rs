@@ -11,9 +11,13 @@ use farhaul_base::Time;
 
 /// The longest burst in time.
 const BURST_NS: f64 = 1e6;
-/// A sender that comes late may catch up this much; what is beyond it is lost, so that a blocked
-/// sender does not answer with a flood.
+/// A sender that comes late may catch up a round trip, and no more and no less than this; what is beyond
+/// it is lost. The path has idled meanwhile, and only its queue could take more than the rate.
 const MAX_CREDIT_NS: f64 = 10e6;
+const MIN_CREDIT_NS: f64 = 1e6;
+/// Beyond the first burst a late sender catches up at this multiple of the rate, so that a stall of the
+/// host is not answered with a flood that a short queue on the path could not take.
+const CATCH_UP: f64 = 1.25;
 
 #[derive(Debug)]
 pub struct Pacer {
@@ -29,6 +33,9 @@ pub struct Pacer {
     next_ns: f64,
     /// Packets in the longest burst.
     max_burst: u32,
+    /// What a late sender has still to catch up, and how much that may be, nanoseconds.
+    behind_ns: f64,
+    most_behind_ns: f64,
     /// Nothing to send: time that passes now earns no credit.
     idle: bool,
     /// A window holds packets back: time that passes now earns one burst at most, beside the packet
@@ -53,6 +60,8 @@ impl Pacer {
             last_ns: now.as_nanos() as f64,
             next_ns: now.as_nanos() as f64,
             max_burst: max_burst.max(1),
+            behind_ns: 0.0,
+            most_behind_ns: MAX_CREDIT_NS,
             idle: true,
             held: false,
             excused: false,
@@ -91,10 +100,16 @@ impl Pacer {
         self.min_period_ns = period_ns;
     }
 
+    /// The smoothed round-trip time: how much a late sender may catch up.
+    pub fn set_round_trip(&mut self, rtt: Duration) {
+        self.most_behind_ns = (rtt.as_nanos() as f64).clamp(MIN_CREDIT_NS, MAX_CREDIT_NS);
+    }
+
     /// Nothing leaves before `until`.
     pub fn pause(&mut self, until: Time) {
         if until > self.paused_until {
             self.paused_until = until;
+            self.behind_ns = 0.0;
             self.next_ns = self.next_ns.max(until.as_nanos() as f64);
         }
     }
@@ -124,6 +139,7 @@ impl Pacer {
         let excused = core::mem::take(&mut self.excused);
         if core::mem::take(&mut self.idle) {
             self.next_ns = self.next_ns.max(now_ns);
+            self.behind_ns = 0.0;
         }
         if now < self.paused_until {
             return 0;
@@ -133,22 +149,39 @@ impl Pacer {
             self.next_ns = now_ns;
             return u32::MAX;
         }
-        let credit = now_ns - self.next_ns;
-        let most = if was_held { f64::from(self.burst()) * period } else { MAX_CREDIT_NS };
-        let most = most.min(MAX_CREDIT_NS);
-        if credit > most {
-            self.lost_ns += if excused { 0.0 } else { credit - most };
-            self.next_ns = now_ns - most;
-        }
+        self.bound_credit(now_ns, was_held, excused);
         // A rounding error of a nanosecond must not cost a wake-up.
         let credit = now_ns - self.next_ns + 1.0;
         if credit < 0.0 { 0 } else { ((credit / period) as u32).saturating_add(1) }
     }
 
+    /// A burst may go at once; of what a late host is owed beyond that, a round trip is caught up little by
+    /// little, and the rest is lost.
+    fn bound_credit(&mut self, now_ns: f64, held: bool, excused: bool) {
+        let period = self.period_ns();
+        let (at_once, later) = if held {
+            ((f64::from(self.burst()) * period).min(MAX_CREDIT_NS), 0.0)
+        } else {
+            (BURST_NS, self.most_behind_ns - BURST_NS)
+        };
+        let credit = now_ns - self.next_ns;
+        if credit > at_once {
+            self.behind_ns += credit - at_once;
+            self.next_ns = now_ns - at_once;
+        }
+        if self.behind_ns > later {
+            self.lost_ns += if excused { 0.0 } else { self.behind_ns - later };
+            self.behind_ns = later;
+        }
+    }
+
     /// `packets` have left.
     pub fn sent(&mut self, now: Time, packets: u32) {
         self.last_ns = now.as_nanos() as f64;
-        self.next_ns += f64::from(packets) * self.period_ns();
+        let takes = f64::from(packets) * self.period_ns();
+        let caught_up = self.behind_ns.min(takes * (1.0 - 1.0 / CATCH_UP));
+        self.behind_ns -= caught_up;
+        self.next_ns += takes - caught_up;
     }
 
     /// When a burst's worth of packets may leave.
@@ -223,8 +256,8 @@ mod tests {
         assert_eq!(pacer.budget(Time::from_secs(1)), 1, "idle before");
         pacer.sent(Time::from_secs(1), 1);
         pacer.reset_shortfall(Time::from_secs(1));
-        // The host is then late by a second: 10 ms of credit are left.
-        assert_eq!(pacer.budget(Time::from_secs(2)), 11);
+        // The host is then late by a second: 10 ms of it are caught up, one at once.
+        assert_eq!(pacer.budget(Time::from_secs(2)), 2);
         assert!(pacer.shortfall(Time::from_secs(2)).1 >= 0.9);
         pacer.reset_shortfall(Time::from_secs(2));
         assert_eq!(pacer.shortfall(Time::from_secs(3)), (Duration::from_secs(1), 0.0));
@@ -237,6 +270,33 @@ mod tests {
         assert_eq!(pacer.budget(Time::from_millis(9)), 0);
         assert_eq!(pacer.next_burst(), Time::from_millis(10));
         assert_eq!(pacer.budget(Time::from_millis(10)), u32::MAX);
+    }
+
+    /// A host that was late for 8 ms sends a burst at once and a quarter more than the rate until it has made
+    /// up for it; where the round trip is shorter, less.
+    #[test]
+    fn a_late_host_catches_up_little_by_little() {
+        let sent = |rtt| {
+            let mut pacer = Pacer::new(Time::ZERO, 44);
+            pacer.set_period_ns(50_000.0);
+            pacer.set_round_trip(Duration::from_millis(rtt));
+            pacer.budget(Time::ZERO);
+            pacer.sent(Time::ZERO, 1);
+            let mut sent = Vec::new();
+            let mut now = Time::from_millis(8);
+            while now <= Time::from_millis(60) {
+                let budget = pacer.budget(now);
+                sent.push(budget);
+                pacer.sent(now, budget);
+                now = pacer.next_burst();
+            }
+            (sent[0], *sent.iter().max().unwrap(), sent.iter().sum::<u32>())
+        };
+        let (first, most, all) = sent(50);
+        assert_eq!((first, most), (21, 21));
+        assert!((1_180..=1_200).contains(&all), "60 ms at 50 us a packet: {all}");
+        let (.., all) = sent(3);
+        assert!((1_080..=1_100).contains(&all), "3 ms are caught up: {all}");
     }
 
     /// A burst at a slow pace is a packet, and catching up is for no more than ten milliseconds.
@@ -269,9 +329,9 @@ mod tests {
         let (elapsed, share) = pacer.shortfall(Time::from_millis(9));
         assert_eq!(elapsed, Duration::from_millis(9));
         assert!((share - 6.68 / 9.0).abs() < 0.01, "{share}");
-        // A host that was late for as long may catch up.
+        // Of a host that is late for as long a millisecond may go at once.
         pacer.sent(Time::from_millis(9), budget);
-        assert!(pacer.budget(Time::from_millis(17)) > 390);
+        assert_eq!(pacer.budget(Time::from_millis(17)), 51);
     }
 
     /// Back-off spaces packets whatever the law wants, and what it put off goes sooner when it ends.

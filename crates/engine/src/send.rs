@@ -206,6 +206,7 @@ impl SendHalf {
     /// The smoothed round-trip time, and how much longer a packet and the answer to it take.
     pub fn set_round_trip(&mut self, rtt: Duration, wait: Duration) {
         self.rtt = rtt;
+        self.pacer.set_round_trip(rtt);
         self.flight.set_span(rtt + wait);
     }
 
