@@ -84,6 +84,53 @@ impl LinkStats {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
+    /// What has been counted since `earlier`, a former state of the same link. What it holds is that of now, and the
+    /// most that there was in its queue is that of all time.
+    pub fn since(&self, earlier: &LinkStats) -> LinkStats {
+        // Each field by name, so that a new one cannot be forgotten.
+        let LinkStats {
+            offered,
+            offered_bytes,
+            transmitted_bytes,
+            passed,
+            passed_bytes,
+            dropped_policer,
+            dropped_queue,
+            dropped_early,
+            marked,
+            dropped_loss,
+            dropped_blackout,
+            duplicated,
+            corrupted,
+            reordered,
+            in_flight,
+            in_flight_bytes,
+            queue,
+        } = *self;
+        LinkStats {
+            offered: offered.saturating_sub(earlier.offered),
+            offered_bytes: offered_bytes.saturating_sub(earlier.offered_bytes),
+            transmitted_bytes: transmitted_bytes.saturating_sub(earlier.transmitted_bytes),
+            passed: passed.saturating_sub(earlier.passed),
+            passed_bytes: passed_bytes.saturating_sub(earlier.passed_bytes),
+            dropped_policer: dropped_policer.saturating_sub(earlier.dropped_policer),
+            dropped_queue: dropped_queue.saturating_sub(earlier.dropped_queue),
+            dropped_early: dropped_early.saturating_sub(earlier.dropped_early),
+            marked: marked.saturating_sub(earlier.marked),
+            dropped_loss: dropped_loss.saturating_sub(earlier.dropped_loss),
+            dropped_blackout: dropped_blackout.saturating_sub(earlier.dropped_blackout),
+            duplicated: duplicated.saturating_sub(earlier.duplicated),
+            corrupted: corrupted.saturating_sub(earlier.corrupted),
+            reordered: reordered.saturating_sub(earlier.reordered),
+            in_flight,
+            in_flight_bytes,
+            queue: QueueDepth {
+                packet_nanos: queue.packet_nanos.saturating_sub(earlier.queue.packet_nanos),
+                ..queue
+            },
+        }
+    }
+
     /// Packets dropped for any cause.
     pub fn dropped(&self) -> u64 {
         self.dropped_policer
@@ -99,5 +146,19 @@ impl QueueDepth {
     pub fn mean_packets(&self, span: Duration) -> f64 {
         let nanos = span.as_nanos();
         if nanos == 0 { self.packets as f64 } else { self.packet_nanos as f64 / nanos as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_has_its_own_drops_and_marks() {
+        let earlier = LinkStats { dropped_policer: 3, marked: 5, ..LinkStats::default() };
+        let now = LinkStats { dropped_policer: 4, marked: 7, in_flight: 2, ..earlier };
+        let expected =
+            LinkStats { dropped_policer: 1, marked: 2, in_flight: 2, ..LinkStats::default() };
+        assert_eq!(now.since(&earlier), expected);
     }
 }

@@ -21,7 +21,6 @@ use farhaul_link::LinkConfig;
 
 pub use inject::{Forged, InjectConfig, InjectStats, MAX_FORGED_PER_SECOND};
 use run::Runner;
-pub(crate) use stats::link_since;
 pub use stats::{DirectionStats, RelayStats, Timing};
 
 /// What a relay connects and what it does to the datagrams.

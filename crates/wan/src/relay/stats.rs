@@ -61,7 +61,7 @@ impl DirectionStats {
     /// most that there was in a queue is that of all time.
     pub fn since(&self, earlier: &DirectionStats) -> DirectionStats {
         DirectionStats {
-            link: link_since(&self.link, &earlier.link),
+            link: self.link.since(&earlier.link),
             received: self.received - earlier.received,
             received_bytes: self.received_bytes - earlier.received_bytes,
             sent: self.sent - earlier.sent,
@@ -72,28 +72,6 @@ impl DirectionStats {
             overflowed: self.overflowed - earlier.overflowed,
             timing: self.timing.since(&earlier.timing),
         }
-    }
-}
-
-/// What a link has counted since `earlier`, as [`DirectionStats::since`] has it.
-pub(crate) fn link_since(now: &LinkStats, earlier: &LinkStats) -> LinkStats {
-    let mut queue = now.queue;
-    queue.packet_nanos -= earlier.queue.packet_nanos;
-    LinkStats {
-        offered: now.offered - earlier.offered,
-        offered_bytes: now.offered_bytes - earlier.offered_bytes,
-        transmitted_bytes: now.transmitted_bytes - earlier.transmitted_bytes,
-        passed: now.passed - earlier.passed,
-        passed_bytes: now.passed_bytes - earlier.passed_bytes,
-        dropped_queue: now.dropped_queue - earlier.dropped_queue,
-        dropped_early: now.dropped_early - earlier.dropped_early,
-        dropped_loss: now.dropped_loss - earlier.dropped_loss,
-        dropped_blackout: now.dropped_blackout - earlier.dropped_blackout,
-        duplicated: now.duplicated - earlier.duplicated,
-        corrupted: now.corrupted - earlier.corrupted,
-        reordered: now.reordered - earlier.reordered,
-        queue,
-        ..*now
     }
 }
 

@@ -12,7 +12,7 @@ use farhaul_link::LinkStats;
 use super::device::Addresses;
 use super::fabric::Fabric;
 use super::{Namespace, Topology, TunDevice, sys};
-use crate::relay::{Timing, link_since};
+use crate::relay::Timing;
 
 /// Hosts that a network may have: their numbers are the last byte of an address.
 pub const MOST_HOSTS: usize = 250;
@@ -182,7 +182,7 @@ impl NetworkStats {
         let links = self.links.iter().zip(&earlier.links);
         let hosts = self.hosts.iter().zip(&earlier.hosts);
         NetworkStats {
-            links: links.map(|(now, earlier)| link_since(now, earlier)).collect(),
+            links: links.map(|(now, earlier)| now.since(earlier)).collect(),
             hosts: hosts.map(|(now, earlier)| now.since(earlier)).collect(),
         }
     }
