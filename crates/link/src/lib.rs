@@ -62,6 +62,7 @@ mod loss_text;
 mod policer;
 mod queue;
 mod rate_changes;
+mod routes;
 mod series;
 mod stats;
 mod transmitter;
@@ -80,6 +81,7 @@ pub use loss::{GilbertElliott, LossModel};
 pub use policer::Policer;
 pub use queue::{CoDel, DualPi2, FqCoDel, Pie, QueueConfig, QueueLimit, Red};
 pub use rate_changes::{RateChange, RateChanges};
+pub use routes::{Leg, routes_to};
 pub use stats::{LinkStats, QueueDepth};
 
 /// What a link must know of a packet. A duplicating link clones it.

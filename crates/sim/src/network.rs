@@ -1,11 +1,6 @@
 //! Nodes and the links between them, and the way from each node to each other.
 
-use core::time::Duration;
-use std::collections::BinaryHeap;
-
-use core::cmp::Reverse;
-
-use farhaul_link::{Link, LinkConfig};
+use farhaul_link::{Leg, Link, LinkConfig, routes_to};
 
 use crate::packet::Packet;
 
@@ -90,43 +85,25 @@ impl Network {
     /// Finds the ways: of least propagation delay, then of fewest links, then by the numbers of the
     /// links, so that they are the same on every machine.
     pub fn route(&mut self) {
-        let nodes = self.nodes as usize;
-        let mut into = vec![Vec::new(); nodes];
-        for (number, hop) in self.hops.iter().enumerate() {
-            into[hop.to.0 as usize].push(number);
-        }
-        self.routes = vec![vec![None; nodes]; nodes];
-        for to in 0..nodes {
-            self.route_to(to, &into);
-        }
-    }
-
-    /// Dijkstra's algorithm from the destination backwards; `into` has the numbers of the links that
-    /// lead to each node, in their order.
-    fn route_to(&mut self, to: usize, into: &[Vec<usize>]) {
-        let mut best: Vec<Option<(Duration, u32)>> = vec![None; self.nodes as usize];
-        best[to] = Some((Duration::ZERO, 0));
-        let mut open = BinaryHeap::from([Reverse((Duration::ZERO, 0, to))]);
-        while let Some(Reverse((delay, links, node))) = open.pop() {
-            if best[node] != Some((delay, links)) {
-                continue;
-            }
-            for &number in &into[node] {
-                let hop = &self.hops[number];
-                let from = hop.from.0 as usize;
-                let cost = (delay + hop.link.config().delay, links + 1);
-                if best[from].is_none_or(|known| cost < known) {
-                    best[from] = Some(cost);
-                    self.routes[from][to] = Some(LinkId(number as u32));
-                    open.push(Reverse((cost.0, cost.1, from)));
-                }
-            }
-        }
+        let legs: Vec<Leg> = self
+            .hops
+            .iter()
+            .map(|hop| {
+                let (from, to) = (hop.from.0 as usize, hop.to.0 as usize);
+                Leg { from, to, delay: hop.link.config().delay }
+            })
+            .collect();
+        let nodes: Vec<usize> = (0..self.nodes as usize).collect();
+        let routes = routes_to(nodes.len(), &legs, &nodes).into_iter();
+        let id = |link: Option<usize>| link.map(|number| LinkId(number as u32));
+        self.routes = routes.map(|row| row.into_iter().map(id).collect()).collect();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
 
     fn delay(ms: u64) -> LinkConfig {

@@ -1,10 +1,6 @@
 //! Hosts, routers and the links between them.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::time::Duration;
-
-use farhaul_link::{LinkConfig, Rate};
+use farhaul_link::{Leg, LinkConfig, Rate, routes_to};
 
 /// A network to emulate. Nodes are numbered from zero, and each forwards in no time; where there is a host, it is
 /// attached to the node.
@@ -34,65 +30,24 @@ pub struct TopologyLink {
 
 impl Topology {
     /// For each node and each host (by its place among the hosts) the link to take; none where there is no way.
-    ///
-    /// Ways have the least propagation delay, then the fewest links, then the lowest numbers, as in the
-    /// simulator.
+    /// The ways are the simulator's.
     pub(super) fn routes(&self) -> Vec<Vec<Option<usize>>> {
-        let mut into = vec![Vec::new(); self.nodes];
-        for (number, link) in self.links.iter().enumerate() {
-            into[link.to].push(number);
-        }
-        let mut routes = vec![vec![None; self.hosts.len()]; self.nodes];
-        for (host, &to) in self.hosts.iter().enumerate() {
-            for (node, link) in self.towards(to, &into).into_iter().enumerate() {
-                routes[node][host] = link;
-            }
-        }
-        routes
-    }
-
-    /// Dijkstra's algorithm from the destination backwards.
-    fn towards(&self, to: usize, into: &[Vec<usize>]) -> Vec<Option<usize>> {
-        let mut next = vec![None; self.nodes];
-        let mut best: Vec<Option<(Duration, u32)>> = vec![None; self.nodes];
-        best[to] = Some((Duration::ZERO, 0));
-        let mut open = BinaryHeap::from([Reverse((Duration::ZERO, 0, to))]);
-        while let Some(Reverse((delay, links, node))) = open.pop() {
-            if best[node] != Some((delay, links)) {
-                continue;
-            }
-            for &number in &into[node] {
-                let link = &self.links[number];
-                let cost = (delay.saturating_add(link.config.delay), links + 1);
-                if best[link.from].is_none_or(|known| cost < known) {
-                    best[link.from] = Some(cost);
-                    next[link.from] = Some(number);
-                    open.push(Reverse((cost.0, cost.1, link.from)));
-                }
-            }
-        }
-        next
+        let leg =
+            |link: &TopologyLink| Leg { from: link.from, to: link.to, delay: link.config.delay };
+        let legs: Vec<Leg> = self.links.iter().map(leg).collect();
+        routes_to(self.nodes, &legs, &self.hosts)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn link(from: usize, to: usize, ms: u64) -> TopologyLink {
         let config = LinkConfig { delay: Duration::from_millis(ms), ..LinkConfig::default() };
         TopologyLink { from, to, config }
-    }
-
-    #[test]
-    fn ways_are_the_shortest() {
-        // Two hosts, 0 and 3, over router 1 or, slower, router 2; and a second link beside the first.
-        let links = vec![link(0, 1, 3), link(0, 1, 3), link(0, 2, 9), link(1, 3, 1), link(2, 3, 1)];
-        let topology = Topology { nodes: 4, hosts: vec![0, 3], links, access_rate: None };
-        let routes = topology.routes();
-        assert_eq!((routes[0][1], routes[1][1], routes[2][1]), (Some(0), Some(3), Some(4)));
-        // No way back.
-        assert_eq!((routes[3][0], routes[1][0]), (None, None));
     }
 
     #[test]
