@@ -153,3 +153,17 @@ fn wrong_hosts_are_told_of() {
         assert!(found.contains(why), "{host}: {found}");
     }
 }
+
+/// After a stall a sender makes up for little of it at once: a queue of a millisecond would not hold more.
+#[test]
+fn a_stalled_sender_floods_no_short_queue() {
+    let node = "[[node]]\nname = \"a\"\nstall_every = \"100ms\"\nstall = \"8ms\"";
+    let text = scenario("", &format!("{node}\n{UDT}")).replace(
+        "rate = \"100M\"\ndelay = \"10ms\"",
+        "rate = \"1G\"\ndelay = \"0.5ms\"\nqueue = 83",
+    );
+    let report = run(&text);
+    let flow = &report.flows[0];
+    assert!(flow.loss_rate < 0.01, "{}", flow.loss_rate);
+    assert!(flow.bytes > 250_000_000, "{}", flow.bytes);
+}
