@@ -13,6 +13,10 @@ const GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 /// How long the shortest round trip counts (draft: `MinRTTFilterLen`).
 const MIN_RTT_KEPT: Duration = Duration::from_secs(10);
+/// A round trip this share above the shortest has met next to no queue: another need not be sought, for so many
+/// intervals at most, as one that was measured in the queue of others is too long.
+const NEAR_SHORTEST: u32 = 16;
+const INTERVALS_WITHOUT_PROBE: u32 = 4;
 
 /// What the arrival of a packet tells (draft: `RS`).
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,12 +119,14 @@ pub(super) struct MinRtt {
     /// The shortest of the last [`MIN_RTT_KEPT`], and of the last interval.
     long: Option<(Duration, Time)>,
     short: Option<(Duration, Time)>,
+    /// When a round trip was last hardly longer.
+    near: Time,
     expired: bool,
 }
 
 impl MinRtt {
     pub fn new(interval: Duration) -> Self {
-        MinRtt { interval, long: None, short: None, expired: false }
+        MinRtt { interval, long: None, short: None, near: Time::ZERO, expired: false }
     }
 
     pub fn begin(&mut self, now: Time, rtt: Option<Duration>) {
@@ -129,7 +135,15 @@ impl MinRtt {
     }
 
     pub fn update(&mut self, now: Time, rtt: Option<Duration>) {
-        self.expired = self.short.is_some_and(|(_, since)| now > since + self.interval);
+        if let (Some(rtt), Some((least, _))) = (rtt, self.short)
+            && rtt <= least + least / NEAR_SHORTEST
+        {
+            self.near = now;
+        }
+        self.expired = self.short.is_some_and(|(_, since)| {
+            let sought = now > since + self.interval && now > self.near + self.interval;
+            sought || now > since + INTERVALS_WITHOUT_PROBE * self.interval
+        });
         let Some(rtt) = rtt else { return };
         let shorter = |known: Option<(Duration, Time)>| known.is_none_or(|(least, _)| rtt < least);
         if shorter(self.short) || self.expired {

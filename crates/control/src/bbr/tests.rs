@@ -256,7 +256,7 @@ fn rate_and_window_are_the_models() {
     }
 }
 
-/// The queue is drained after five seconds without a shorter round trip, for 200 ms at half of what
+/// The queue is drained after five seconds without a round trip about as short, for 200 ms at half of what
 /// fits the path.
 #[test]
 fn a_longer_round_trip_is_believed_after_ten_seconds() {
@@ -269,9 +269,9 @@ fn a_longer_round_trip_is_believed_after_ten_seconds() {
     assert!((rtt - 0.121).abs() < 1e-3, "{rtt}");
     let probes: Vec<usize> =
         (0..path.phases.len()).filter(|n| path.phases[*n].0 == Phase::ProbeRtt).collect();
-    assert!(probes.len() >= 2, "{:?}", path.phases);
+    assert!(!probes.is_empty(), "{:?}", path.phases);
     let (began, ended) = (path.phases[probes[0]].1, path.phases[probes[0] + 1].1);
-    assert!((5.0..6.1).contains(&began), "{:?}", path.phases);
+    assert!((8.0..9.1).contains(&began), "five seconds after the last at 3 s: {:?}", path.phases);
     // Half a round trip to come down to the window, 200 ms, at least a round trip.
     assert!((0.2..0.5).contains(&(ended - began)), "{:?}", path.phases);
     assert_eq!(path.phases[probes[0] + 1].0, Phase::Cruise);
@@ -281,11 +281,13 @@ fn a_longer_round_trip_is_believed_after_ten_seconds() {
 fn little_is_in_flight_while_the_round_trip_is_measured() {
     let mut path = path();
     let mut until = 4.0;
-    while path.law.phase != Phase::ProbeRtt && until < 12.0 {
+    while path.law.phase != Phase::ProbeRtt && until < 24.0 {
         until += 0.01;
         path.run(until);
     }
-    path.run(until + 0.15);
+    // The queue is empty between probes, and four intervals pass without a need.
+    assert!((20.0..23.0).contains(&until), "{until}");
+    path.run(until + 0.2);
     assert_eq!(path.law.phase, Phase::ProbeRtt, "{:?}", path.phases);
     assert!((path.flight.len() as f64) <= 51.0, "{}", path.flight.len());
     assert_eq!(path.law.state(), "probe rtt");
