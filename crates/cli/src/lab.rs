@@ -194,6 +194,13 @@ fn make_folder(folder: &Path) -> Result<()> {
     Ok(tried.map(drop).map_err(unfit)?)
 }
 
+/// What is drawn is drawn from, if the user gives no seed.
+fn fresh_seed() -> Result<u64> {
+    // Short enough to be typed.
+    let seed = getrandom::u32().map_err(|error| anyhow!("no random seed: {error}"))?;
+    Ok(seed.into())
+}
+
 fn run_one(experiment: &Experiment, options: &Options<'_>) -> Result<Outcome> {
     let shown = Progress::new();
     let watch = |plan: &str, now: sweep::Progress| {

@@ -1,20 +1,26 @@
 //! Certificates of control laws: one battery for all of them, and scores.
 //!
-//! The battery is a file of data, `certificate.toml`: plans with the law as a variable, and items.
-//! An item is a measurement on a scale from 0 points to 100. A law's score is the mean of its items. Some
-//! are gates, for the sake of others on the network: a law that misses one has no score, and none is given for the
-//! reduced battery.
+//! The battery is a file of data, `certificate.toml`, of four parts. *Gates* are for the sake of others on the
+//! network: a law that misses one has no score. *Families* are scenarios that a section of RFC 9743 asks for, and
+//! *pairs* are flows of the law and of another one side by side; both are drawn from a seed that is given when the
+//! certificate is made, so that no law can be fitted to them, and the score is their mean. The *reference* are fixed
+//! plans, the same for every certificate, which do not count. There is no score for the reduced battery.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `battery.rs` | the file, and its run |
+//! | `draw.rs` | values that are drawn from the seed |
+//! | `family.rs` | families and pairs |
 //! | `scale.rs` | from measurements to points |
 //! | `overview.rs` | certificates of several laws side by side |
 
 mod battery;
+mod draw;
+mod family;
 mod overview;
 mod scale;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +33,7 @@ use crate::chart::{Axis, Bar, Bars, Figure};
 use crate::experiment::VERSION;
 use crate::number::{fixed, significant};
 use crate::report::{FileError, write_whole};
+use crate::statistics::mean;
 use crate::table::{Cell, Column, Table};
 
 /// What a law has come to in the battery.
@@ -41,10 +48,20 @@ pub struct Certificate {
     pub source: String,
     /// Whether the battery was the reduced one.
     pub quick: bool,
-    /// The mean of the scores; none if a gate is missed, and from the reduced battery.
+    /// What scenarios are drawn from.
+    pub seed: u64,
+    /// The mean of `families` and `pairs`; none if a gate is missed, and from the reduced battery.
     pub overall: Option<f64>,
+    /// The mean of the families' scores.
+    pub families: Option<f64>,
+    /// The mean of the pairs' scores.
+    pub pairs: Option<f64>,
+    /// The mean of the fixed plans' scores, which does not count.
+    pub reference: Option<f64>,
     /// In the order of the battery.
     pub items: Vec<Scored>,
+    /// Laws to compare with, which went through the same in the same run.
+    pub baselines: Vec<Baseline>,
     /// How to do it again.
     pub command: String,
     /// The version of farhaul that made it.
@@ -53,12 +70,69 @@ pub struct Certificate {
     pub battery: String,
 }
 
+/// A law that certificates are compared with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Baseline {
+    /// The law.
+    pub law: String,
+    /// [`Certificate::overall`].
+    pub overall: Option<f64>,
+    /// [`Certificate::families`].
+    pub families: Option<f64>,
+    /// [`Certificate::pairs`].
+    pub pairs: Option<f64>,
+    /// [`Certificate::reference`].
+    pub reference: Option<f64>,
+    /// Points by the item's name.
+    pub scores: BTreeMap<String, f64>,
+}
+
+/// A part of the battery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// What a law owes to others on a network.
+    Gate,
+    /// The same plans for every certificate.
+    #[default]
+    Reference,
+    /// Scenarios that are drawn.
+    Family,
+    /// Two flows, one of the law and one of another, on paths that are drawn.
+    Pair,
+}
+
+/// The mean score of the items of a part, to a tenth; none if there are none.
+fn part_mean(items: &[Scored], part: Part) -> Option<f64> {
+    let of = items.iter().filter(|item| item.part == part);
+    mean(&of.map(|item| item.score).collect::<Vec<_>>()).map(scale::to_tenths)
+}
+
+/// A drawn scenario, and what a law has come to in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scenario {
+    /// What was drawn.
+    pub values: BTreeMap<String, String>,
+    /// The seed of its run.
+    pub seed: u64,
+    /// What was measured, by the name of the measurement; of a pair, what each has of its fair share.
+    pub measured: BTreeMap<String, Option<f64>>,
+    /// Points, 0 to 100: those of the measurement that is worth least.
+    pub score: f64,
+}
+
 /// A law's measurement and score in an item of the battery.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scored {
+    /// What it belongs to.
+    pub part: Part,
     /// The item.
     pub name: String,
+    /// Of RFC 9743, which asks for it; may be empty.
+    pub section: String,
     /// What is measured, in a line.
     pub what: String,
     /// What was measured; none where it never came to be.
@@ -73,6 +147,8 @@ pub struct Scored {
     pub score: f64,
     /// What must be reached, if the item is a gate: at least this where more is better, else at most.
     pub gate: Option<f64>,
+    /// What was drawn; `measured` is the least of their points, and the score their mean.
+    pub scenarios: Vec<Scenario>,
 }
 
 impl Scored {
@@ -106,6 +182,36 @@ fn file_name(law: &str) -> String {
 }
 
 impl Certificate {
+    /// Takes these laws' certificates to compare with, but for that of the law itself.
+    pub fn compare_with(&mut self, others: &[Certificate]) {
+        let others = others.iter().filter(|other| other.law != self.law);
+        let baseline = |other: &Certificate| Baseline {
+            law: other.law.clone(),
+            overall: other.overall,
+            families: other.families,
+            pairs: other.pairs,
+            reference: other.reference,
+            scores: other.items.iter().map(|item| (item.name.clone(), item.score)).collect(),
+        };
+        self.baselines = others.map(baseline).collect();
+    }
+
+    /// The means of the parts, with their names and those of the laws to compare with.
+    fn means(&self) -> Vec<(&'static str, Option<f64>, Vec<Option<f64>>)> {
+        let of = |one: fn(&Baseline) -> Option<f64>| self.baselines.iter().map(one).collect();
+        let means = [
+            ("families", self.families, of(|baseline| baseline.families)),
+            ("pairs", self.pairs, of(|baseline| baseline.pairs)),
+            ("reference", self.reference, of(|baseline| baseline.reference)),
+        ];
+        means.into_iter().filter(|(_, mean, _)| mean.is_some()).collect()
+    }
+
+    /// The item's points of the laws to compare with.
+    fn compared(&self, item: &str) -> Vec<Option<f64>> {
+        self.baselines.iter().map(|baseline| baseline.scores.get(item).copied()).collect()
+    }
+
     /// Whether this version would put the law through the same battery.
     pub fn is_current(&self) -> bool {
         (self.version.as_str(), &self.battery) == (VERSION, &Battery::hash())
@@ -116,20 +222,37 @@ impl Certificate {
     pub fn text(&self) -> String {
         let (name, summary, source) = (&self.law, &self.summary, &self.source);
         let reduced = if self.quick { "  the reduced battery\n" } else { "" };
-        let row = |name: &str, measured: String, score: f64| {
-            // Right-aligned, as numbers are.
-            let points = format!("{:>5}", fixed(score, 0));
-            vec![name.into(), measured.into(), points.into(), blocks(score).into()]
+        // Right-aligned, as numbers are.
+        let points = |score: Option<f64>| match score {
+            Some(score) => Cell::from(format!("{:>5}", fixed(score, 0))),
+            None => "none".into(),
         };
-        let mut rows: Vec<Vec<Cell>> =
-            self.items.iter().map(|item| row(&item.name, item.shown(), item.score)).collect();
-        rows.push(match self.overall {
-            Some(overall) => row("overall", String::new(), overall),
-            None => vec!["overall".into(), self.why_none().into(), "none".into(), Cell::Missing],
-        });
-        let columns = ["item", "measured", "score", ""].map(|name| Column::new(name, "")).into();
+        let row = |name: &str, section: &str, measured: String, score, others: Vec<Option<f64>>| {
+            let mut cells: Vec<Cell> =
+                vec![name.into(), section.into(), measured.into(), points(score)];
+            cells.extend(others.into_iter().map(points));
+            cells.push(score.map_or(Cell::Missing, |score| blocks(score).into()));
+            cells
+        };
+        let mut rows: Vec<Vec<Cell>> = Vec::new();
+        for item in &self.items {
+            let others = self.compared(&item.name);
+            rows.push(row(&item.name, &item.section, item.shown(), Some(item.score), others));
+        }
+        for (name, mean, others) in self.means() {
+            rows.push(row(name, "", String::new(), mean, others));
+        }
+        let others = self.baselines.iter().map(|baseline| baseline.overall).collect();
+        rows.push(row("overall", "", self.why_none(), self.overall, others));
+        let laws = self.baselines.iter().map(|baseline| &*baseline.law);
+        let columns = ["item", "RFC 9743", "measured", "score"].into_iter().chain(laws).chain([""]);
+        let columns = columns.map(|name| Column::new(name, "")).collect();
         let table = Table { title: String::new(), columns, rows };
-        format!("{name}: {summary}\n  from {source}\n{reduced}\n{}", table.text())
+        let seed = self.seed;
+        format!(
+            "{name}: {summary}\n  from {source}\n  drawn from seed {seed}\n{reduced}\n{}",
+            table.text()
+        )
     }
 
     /// Why there is no overall score; empty if there is one.
@@ -153,12 +276,24 @@ impl Certificate {
 
     /// All that is known about each item, and the mean.
     pub fn table(&self) -> Table {
-        let headings =
-            ["item", "what is measured", "measured", "unit", "best", "worst", "score", "gate"];
+        const SCORE: usize = 7;
+        let mut headings: Vec<&str> = vec![
+            "item",
+            "RFC 9743",
+            "what is measured",
+            "measured",
+            "unit",
+            "best",
+            "worst",
+            "score",
+            "gate",
+        ];
+        headings.extend(self.baselines.iter().map(|baseline| &*baseline.law));
         let row = |item: &Scored| -> Vec<Cell> {
-            let Scored { name, what, measured, unit, best, worst, score, gate } = item;
-            vec![
+            let Scored { name, section, what, measured, unit, best, worst, score, gate, .. } = item;
+            let mut cells: Vec<Cell> = vec![
                 (&**name).into(),
+                (&**section).into(),
                 (&**what).into(),
                 (*measured).into(),
                 (&**unit).into(),
@@ -166,15 +301,23 @@ impl Certificate {
                 (*worst).into(),
                 (*score).into(),
                 (*gate).into(),
-            ]
+            ];
+            cells.extend(self.compared(name).into_iter().map(Cell::from));
+            cells
         };
         let mut rows: Vec<Vec<Cell>> = self.items.iter().map(row).collect();
-        let mut last = vec![Cell::Missing; headings.len()];
-        (last[0], last[headings.len() - 2]) = ("overall".into(), self.overall.into());
-        rows.push(last);
+        let overall = self.baselines.iter().map(|baseline| baseline.overall).collect();
+        for (name, mean, others) in
+            self.means().into_iter().chain([("overall", self.overall, overall)])
+        {
+            let mut cells = vec![Cell::Missing; headings.len()];
+            (cells[0], cells[SCORE]) = (name.into(), mean.into());
+            others.into_iter().enumerate().for_each(|(n, mean)| cells[SCORE + 2 + n] = mean.into());
+            rows.push(cells);
+        }
         Table {
             title: format!("The law {}", self.law),
-            columns: headings.map(|name| Column::new(name, "")).into(),
+            columns: headings.into_iter().map(|name| Column::new(name, "")).collect(),
             rows,
         }
     }
@@ -261,7 +404,7 @@ pub(crate) mod tests {
             best: 1.0,
             worst: 10.0,
             score,
-            gate: None,
+            ..Scored::default()
         };
         Certificate {
             version: VERSION.into(),
@@ -270,7 +413,12 @@ pub(crate) mod tests {
             summary: "a law & more".into(),
             source: "a paper".into(),
             quick: false,
+            seed: 7,
             overall: Some(49.9),
+            families: Some(60.0),
+            pairs: Some(39.8),
+            reference: None,
+            baselines: Vec::new(),
             items: vec![
                 item("start", Some(1.0 / 3.0), "s", 99.6),
                 item("recovery", None, "s", 0.0),

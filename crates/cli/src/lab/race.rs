@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use self::place::Place;
 pub use self::side::{SideArgs, run as run_side};
-use super::{CommonArgs, Summary, finish, make_folder, write};
+use super::{CommonArgs, Summary, finish, fresh_seed, make_folder, write};
 use crate::demo::{tcp_congestion_controls_offered, usual_tcp_congestion_control};
 use crate::exit::{Usage, interrupted};
 use crate::interrupt::stop_flag;
@@ -173,12 +173,6 @@ pub fn run(args: &RaceArgs) -> Result<()> {
         })?;
     }
     finish(Summary { outcomes: vec![outcome], files, page: Some(page) }, &args.common)
-}
-
-fn fresh_seed() -> Result<u64> {
-    // Short enough to be typed.
-    let seed = getrandom::u32().map_err(|error| anyhow::anyhow!("no random seed: {error}"))?;
-    Ok(seed.into())
 }
 
 fn systems(args: &RaceArgs) -> Result<Vec<System>> {

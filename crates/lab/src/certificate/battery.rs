@@ -4,27 +4,30 @@ use farhaul_control::{Spec, laws};
 use farhaul_sim::{Ended, Plan};
 use serde::Deserialize;
 
+use super::draw::Drawn;
+use super::family::{Family, Other, Pairs};
 use super::scale::{Take, score, to_tenths};
-use super::{Certificate, Scored};
+use super::{Certificate, Part, Scored, part_mean};
 use crate::chart::Scale;
 use crate::experiment::data::{Ground, PlanSpec, Version};
 use crate::experiment::metric::Metric;
 use crate::experiment::well_formed::Names;
 use crate::experiment::{Options, VERSION};
-use crate::statistics::mean;
 use crate::sweep::{Measured, Progress, run_plans};
 
 /// The battery's file.
 const FILE: &str = include_str!("../../certificate.toml");
 /// The variable of the plans that is the law.
-const LAW: &str = "law";
+pub(super) const LAW: &str = "law";
 
-/// Plans, and what is measured in them.
+/// Plans, and what is measured in them; families of scenarios that are drawn; and pairs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Battery {
     plan: Vec<PlanSpec>,
     item: Vec<Item>,
+    family: Vec<Family>,
+    pairs: Pairs,
 }
 
 /// A measurement on a scale.
@@ -32,6 +35,9 @@ pub struct Battery {
 #[serde(deny_unknown_fields)]
 struct Item {
     name: String,
+    /// Of RFC 9743, if it asks for it.
+    #[serde(default)]
+    section: String,
     /// What is measured, in a line.
     what: String,
     /// The law without which the item is left out.
@@ -52,6 +58,27 @@ struct Item {
     scale: Scale,
     /// What must be reached: at least this where more is better, else at most.
     gate: Option<f64>,
+    /// The same as a multiple of what another law has in the same run.
+    gate_of: Option<GateOf>,
+}
+
+/// A gate that is measured.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GateOf {
+    /// Where the same is measured of another law.
+    plan: String,
+    /// How many times that is the gate.
+    times: f64,
+}
+
+/// What was run for a law, in the order of the runs.
+struct Due<'a> {
+    plans: Vec<&'a PlanSpec>,
+    families: Vec<(&'a Family, Vec<Drawn>)>,
+    others: Vec<Other>,
+    /// The same for all pairs.
+    paired: Vec<Drawn>,
 }
 
 impl Battery {
@@ -72,42 +99,43 @@ impl Battery {
         toml::from_str(text).map_err(|error| error.to_string())
     }
 
-    /// Puts a law through it. None if it was stopped. `watch` is told how far it has come.
+    /// Puts a law through it, on what is drawn from `seed`. None if it was stopped. `watch` is told how far it
+    /// has come.
     ///
-    /// The result is a function of the law and the version alone.
+    /// The result is a function of the law, the seed, the laws that there are and the version alone.
     ///
     /// # Errors
     /// What is wrong with a plan, which a test tells beforehand; or that the law panicked.
     pub fn run(
         &self,
         law: &Spec,
+        seed: u64,
         options: &Options<'_>,
         watch: &(dyn Fn(Progress) + Sync),
     ) -> Result<Option<Certificate>, String> {
         let Options { quick, jobs, stop } = *options;
         let version = if quick { Version::Reduced } else { Version::Full };
         let law_text = law.to_string();
-        let due: Vec<&PlanSpec> = self.due_plans().collect();
-        let read = |spec: &&PlanSpec| self.read(spec, version, &law_text);
-        let plans = due.iter().map(read).collect::<Result<Vec<Plan>, String>>()?;
+        let due = Due {
+            plans: self.due_plans().collect(),
+            families: self.family.iter().map(|one| (one, one.drawn(seed, quick))).collect(),
+            others: self.pairs.others(),
+            paired: self.pairs.drawn(seed, quick),
+        };
+        let plans = self.plans(&due, version, &law_text, seed)?;
         let Some(runs) = run_plans(&plans, jobs, watch, stop) else { return Ok(None) };
         let mut flows = runs.iter().flatten().flat_map(|run| &run.report.flows);
         if flows.any(|flow| flow.ended == Some(Ended::LawFailed)) {
             return Err("the law panicked; a law that fails gets no certificate".into());
         }
-        let items: Vec<Scored> = self
-            .due_items()
-            .map(|item| {
-                let place = due.iter().position(|plan| plan.name == item.plan);
-                item.judge(place.map_or(&[], |place| runs[place].as_slice()))
-            })
-            .collect();
-        let scores: Vec<f64> = items.iter().map(|item| item.score).collect();
-        let scored = !quick && items.iter().all(Scored::holds);
+        let items = self.judge(&due, &runs);
+        let gates_hold = items.iter().all(Scored::holds);
+        let (families, pairs) = (part_mean(&items, Part::Family), part_mean(&items, Part::Pair));
+        let drawn = families.zip(pairs).map(|(families, pairs)| (families + pairs) / 2.0);
         let info = law.info();
         Ok(Some(Certificate {
             command: format!(
-                "farhaul lab certify --cc {law_text}{}",
+                "farhaul lab certify --cc {law_text} --seed {seed}{}",
                 if quick { " --quick" } else { "" }
             ),
             law: law_text,
@@ -116,9 +144,49 @@ impl Battery {
             summary: info.summary.to_owned(),
             source: info.source.to_owned(),
             quick,
-            overall: scored.then(|| to_tenths(mean(&scores).unwrap_or(0.0))),
+            seed,
+            overall: drawn.filter(|_| gates_hold && !quick).map(to_tenths),
+            families,
+            pairs,
+            reference: part_mean(&items, Part::Reference),
             items,
+            baselines: Vec::new(),
         }))
+    }
+
+    /// What is to be run: the plans, the drawn families, and the pairs.
+    fn plans(
+        &self,
+        due: &Due<'_>,
+        version: Version,
+        law: &str,
+        seed: u64,
+    ) -> Result<Vec<Plan>, String> {
+        let fixed = due.plans.iter().map(|spec| self.read(spec, version, law, seed));
+        let drawn = due.families.iter();
+        let drawn = drawn.flat_map(|(family, drawn)| drawn.iter().map(|one| family.read(one, law)));
+        let pair = |other| due.paired.iter().map(move |drawn| self.pairs.read(drawn, law, other));
+        fixed.chain(drawn).chain(due.others.iter().flat_map(pair)).collect()
+    }
+
+    /// `runs`: of what [`Battery::plans`] has given.
+    fn judge(&self, due: &Due<'_>, runs: &[Vec<Measured>]) -> Vec<Scored> {
+        let (fixed, drawn) = runs.split_at(due.plans.len());
+        let of_plan = |name: &str| {
+            let place = due.plans.iter().position(|plan| plan.name == name);
+            place.map_or(&[][..], |place| fixed[place].as_slice())
+        };
+        let mut items: Vec<Scored> = self.due_items().map(|item| item.judge(&of_plan)).collect();
+        let mut drawn = drawn.iter().flatten();
+        for (family, scenarios) in &due.families {
+            let runs: Vec<&Measured> = drawn.by_ref().take(scenarios.len()).collect();
+            items.push(family.judge(scenarios, &runs));
+        }
+        for other in &due.others {
+            let runs: Vec<&Measured> = drawn.by_ref().take(due.paired.len()).collect();
+            items.push(self.pairs.judge(other, &due.paired, &runs));
+        }
+        items
     }
 
     /// The items that can be measured with the laws that there are.
@@ -129,11 +197,20 @@ impl Battery {
 
     /// The plans that these items are about.
     fn due_plans(&self) -> impl Iterator<Item = &PlanSpec> {
-        self.plan.iter().filter(|plan| self.due_items().any(|item| item.plan == plan.name))
+        self.plan.iter().filter(|plan| self.due_items().any(|item| item.is_about(plan)))
     }
 
-    fn read(&self, spec: &PlanSpec, version: Version, law: &str) -> Result<Plan, String> {
-        spec.read(&self.plan, version, &[(LAW.to_owned(), law.to_owned())])
+    /// What gates are about is drawn from the seed as well; the reference is always the same.
+    fn read(
+        &self,
+        spec: &PlanSpec,
+        version: Version,
+        law: &str,
+        seed: u64,
+    ) -> Result<Plan, String> {
+        let gated = self.item.iter().any(|item| item.is_gate() && item.is_about(spec));
+        let law = [(LAW.to_owned(), law.to_owned())];
+        spec.read(&self.plan, version, &law, gated.then_some(seed))
     }
 
     /// Whether the file is well-formed, in both versions: each plan is there, has a law that is not
@@ -147,7 +224,7 @@ impl Battery {
             if self.plan[..index].iter().any(|other| other.name == spec.name) {
                 return Err(format!("there are two plans '{}'", spec.name));
             }
-            if !self.item.iter().any(|item| item.plan == spec.name) {
+            if !self.item.iter().any(|item| item.is_about(spec)) {
                 return Err(format!("plan '{}': no item is about it", spec.name));
             }
             if spec.on != Ground::Simulator {
@@ -160,29 +237,53 @@ impl Battery {
                 return Err(wrong("there are two of them"));
             }
             item.check().map_err(wrong)?;
-            if !self.plan.iter().any(|plan| plan.name == item.plan) {
-                return Err(wrong(&format!("there is no plan '{}'", item.plan)));
+            let plans = std::iter::once(&item.plan).chain(item.gate_of.as_ref().map(|of| &of.plan));
+            for name in plans {
+                if !self.plan.iter().any(|plan| plan.name == *name) {
+                    return Err(wrong(&format!("there is no plan '{name}'")));
+                }
             }
         }
         for spec in self.due_plans() {
             for version in [Version::Full, Version::Reduced] {
-                let plan = self.read(spec, version, &Spec::default().to_string())?;
+                let plan = self.read(spec, version, &Spec::default().to_string(), 1)?;
                 let names = Names::of(&plan, Ground::Simulator)?;
-                for item in self.due_items().filter(|item| item.plan == spec.name) {
+                for item in self.due_items().filter(|item| item.is_about(spec)) {
                     let wrong = |error: String| format!("item '{}': {error}", item.name);
                     names.check_metric(&item.metric).map_err(wrong)?;
                 }
             }
         }
-        Ok(())
+        for (index, family) in self.family.iter().enumerate() {
+            if self.family[..index].iter().any(|other| other.name == family.name) {
+                return Err(format!("family '{}': there are two of them", family.name));
+            }
+            family.check()?;
+        }
+        self.pairs.check()
     }
 }
 
 impl Item {
-    fn judge(&self, runs: &[Measured]) -> Scored {
+    /// Whether anything of it is measured in that plan.
+    fn is_about(&self, plan: &PlanSpec) -> bool {
+        self.plan == plan.name || self.gate_of.as_ref().is_some_and(|of| of.plan == plan.name)
+    }
+
+    fn is_gate(&self) -> bool {
+        self.gate.is_some() || self.gate_of.is_some()
+    }
+
+    fn judge<'a>(&self, runs: &dyn Fn(&str) -> &'a [Measured]) -> Scored {
         let one = |run: &Measured| Some(self.metric.of(&run.report)? / self.divide.unwrap_or(1.0));
-        let measured = self.take.of(&runs.iter().map(one).collect::<Vec<_>>());
+        let of = |plan: &str| self.take.of(&runs(plan).iter().map(one).collect::<Vec<_>>());
+        let measured = of(&self.plan);
+        // Where the other law's could not be measured there is nothing to reach.
+        let times = |gate: &GateOf| of(&gate.plan).map_or(f64::NAN, |other| other * gate.times);
         Scored {
+            part: if self.is_gate() { Part::Gate } else { Part::Reference },
+            section: self.section.clone(),
+            scenarios: Vec::new(),
             name: self.name.clone(),
             what: self.what.clone(),
             measured,
@@ -190,7 +291,7 @@ impl Item {
             best: self.best,
             worst: self.worst,
             score: score(measured, (self.best, self.worst), self.scale),
-            gate: self.gate,
+            gate: self.gate.or_else(|| self.gate_of.as_ref().map(times)),
         }
     }
 
@@ -204,6 +305,11 @@ impl Item {
             Err("a logarithmic scale has no zero")
         } else if self.divide.is_some_and(|by| !by.is_normal()) {
             Err("'divide' is no number to divide by")
+        } else if self.gate.is_some() && self.gate_of.is_some() {
+            Err("write 'gate' or 'gate_of'")
+        } else if self.gate_of.as_ref().is_some_and(|of| !(of.times > 0.0 && of.times.is_finite()))
+        {
+            Err("'times' of its gate is no multiple")
         } else if self.gate.is_some_and(|gate| gate.clamp(best.min(worst), best.max(worst)) != gate)
         {
             Err("'gate' is not on its scale")
@@ -286,46 +392,185 @@ worst = 0
 name = "two"
 like = "one"
 set = { law = "law-of-nobody" }
+
+[[family]]
+name = "lossy"
+section = "6.4"
+what = "the share with losses"
+draws = 2
+measure = [
+    { metric = "utilisation", best = 1, worst = 0 },
+    { metric = "queue", best = 1, worst = 40 },
+]
+scenario = '''
+duration = "2s"
+[[link]]
+name = "l"
+from = "a"
+to = "b"
+rate = "$rate"
+delay = "5ms"
+loss = "$loss"
+[[flow]]
+name = "f"
+from = "a"
+to = "b"
+cc = "$law"
+'''
+[family.draw]
+loss = { from = 0, to = 3, unit = "%" }
+rate = { from = 2, to = 6, unit = "M" }
+
+[pairs]
+section = "5.2.1"
+draws = 1
+tcp = ["cubic"]
+without = ["blast"]
+scenario = '''
+duration = "4s"
+measure_from = "2s"
+[[link]]
+name = "l"
+from = "a"
+to = "b"
+rate = "$rate"
+delay = "5ms"
+[[flow]]
+name = "own"
+from = "a"
+to = "b"
+cc = "$law"
+[[flow]]
+name = "other"
+from = "a"
+to = "b"
+protocol = "$protocol"
+cc = "$other"
+'''
+[pairs.draw]
+rate = { from = 3, to = 8, unit = "M" }
 "#;
+
+    fn certify(text: &str, law: &str, seed: u64, quick: bool, jobs: usize) -> Certificate {
+        let stop = AtomicBool::new(false);
+        let options = Options { quick, jobs, stop: &stop };
+        let battery = Battery::parse(text).expect("a battery");
+        let law = law.parse().expect("a law");
+        battery.run(&law, seed, &options, &|_| {}).expect("plans").expect("a certificate")
+    }
+
+    fn of_part(certificate: &Certificate, part: Part) -> Vec<&Scored> {
+        certificate.items.iter().filter(|item| item.part == part).collect()
+    }
 
     #[test]
     fn a_law_goes_through_it() {
-        let battery = Battery::parse(SMALL).expect("a battery");
-        let stop = AtomicBool::new(false);
-        let run = |quick: bool, jobs: usize| {
-            let options = Options { quick, jobs, stop: &stop };
-            let law = "udt:window=8".parse().expect("a law");
-            battery.run(&law, &options, &|_| {}).expect("plans").expect("nobody stops it")
-        };
-        let certificate = run(false, 1);
+        let certificate = certify(SMALL, "udt:window=8", 5, false, 1);
         assert_eq!(certificate.law, "udt:window=8");
-        assert_eq!(certificate.command, "farhaul lab certify --cc udt:window=8");
+        assert_eq!(certificate.command, "farhaul lab certify --cc udt:window=8 --seed 5");
         // What needs another law is left out; what never came is worth nothing.
-        let [share, late] = certificate.items.as_slice() else { panic!("{certificate:?}") };
+        let fixed = of_part(&certificate, Part::Reference);
+        let [share, late] = fixed.as_slice() else { panic!("{certificate:?}") };
         assert!(share.measured.is_some_and(|share| (50.0..=100.0).contains(&share)), "{share:?}");
         assert_eq!(share.score, to_tenths(share.measured.unwrap_or(0.0)));
         assert_eq!((late.measured, late.score, late.shown()), (None, 0.0, "never".to_owned()));
-        assert_eq!(certificate.overall, Some(to_tenths(share.score / 2.0)));
-        // The same, whoever runs it; the reduced version is another.
-        assert_eq!(run(false, 3).json(), certificate.json());
-        let quick = run(true, 1);
-        assert!(quick.quick && quick.command.ends_with(" --quick"));
-        assert_ne!(quick.items, certificate.items);
+        assert_eq!(certificate.reference, Some(to_tenths(share.score / 2.0)));
+        // One of each law but blast, and of TCP CUBIC.
+        let pairs = of_part(&certificate, Part::Pair);
+        assert_eq!(pairs.len(), laws().len());
+        assert!(pairs.iter().all(|pair| pair.section == "5.2.1" && pair.scenarios.len() == 1));
+        // What is fixed does not count.
+        let (families, pairs) =
+            (certificate.families.expect("some"), certificate.pairs.expect("some"));
+        assert_eq!(certificate.overall, Some(to_tenths((families + pairs) / 2.0)));
+        // The same, whatever the number of threads; the reduced version is another.
+        assert_eq!(certify(SMALL, "udt:window=8", 5, false, 3).json(), certificate.json());
+        let quick = certify(SMALL, "udt:window=8", 5, true, 1);
+        assert!(quick.quick && quick.command.ends_with(" --seed 5 --quick"));
+        assert_ne!(of_part(&quick, Part::Reference), fixed);
         assert_eq!(quick.overall, None);
+    }
+
+    #[test]
+    fn a_scenario_is_worth_the_least_of_its_measurements() {
+        // It fills the link, and the queue as well.
+        let certificate = certify(SMALL, "blast:rate=20M", 5, false, 2);
+        let families = of_part(&certificate, Part::Family);
+        let [lossy] = families.as_slice() else { panic!("{certificate:?}") };
+        assert_eq!((lossy.section.as_str(), lossy.scenarios.len()), ("6.4", 2));
+        for scenario in &lossy.scenarios {
+            let queue = scenario.measured["queue"].expect("a queue");
+            let share = scenario.measured["utilisation"].expect("a share");
+            let points = score(Some(queue), (1.0, 40.0), Scale::Linear);
+            assert!(points + 20.0 < 100.0 * share, "{scenario:?}");
+            assert_eq!(scenario.score, points);
+        }
+    }
+
+    #[test]
+    fn scenarios_and_scores_follow_from_the_seed() {
+        let drawn = |seed: u64| certify(SMALL, "udt", seed, false, 2);
+        let values = |certificate: &Certificate| -> Vec<_> {
+            let scenarios = certificate.items.iter().flat_map(|item| &item.scenarios);
+            scenarios.map(|scenario| (scenario.values.clone(), scenario.seed)).collect()
+        };
+        let (first, again, other) = (drawn(1), drawn(1), drawn(2));
+        assert_eq!(first, again);
+        assert!(values(&first).iter().zip(&values(&other)).all(|(one, other)| one != other));
+        assert_ne!(first.families, other.families);
+        assert_eq!(of_part(&first, Part::Reference), of_part(&other, Part::Reference));
+        // All laws meet the same.
+        assert_eq!(values(&certify(SMALL, "reno", 1, false, 2)), values(&first));
+    }
+
+    #[test]
+    fn what_starves_others_or_is_starved_has_nothing_of_a_pair() {
+        let with_cubic = |law: &str| {
+            let certificate = certify(SMALL, law, 3, false, 2);
+            let pair = certificate.items.iter().find(|item| item.name == "with tcp cubic");
+            let Scored { score, scenarios, .. } = pair.expect("a pair").clone();
+            let share = |name: &str| scenarios[0].measured[name].expect("a share");
+            (score, share("own"), share("other"))
+        };
+        let (score, own, other) = with_cubic("blast:rate=50M");
+        assert!(own > 1.5 && other < 0.3 && score < 30.0, "it starves TCP: {score} {own} {other}");
+        let (score, own, other) = with_cubic("blast:rate=100k");
+        assert!(own < 0.2 && other > 1.5 && score < 20.0, "it is starved: {score} {own} {other}");
+        let (score, own, other) = with_cubic("cubic");
+        assert!(score > 50.0, "they share: {score} {own} {other}");
     }
 
     #[test]
     fn a_law_that_misses_a_gate_has_no_score() {
         let gated = |gate: &str| {
             let text = SMALL.replacen("worst = 0\n", &format!("worst = 0\ngate = {gate}\n"), 1);
-            let stop = AtomicBool::new(false);
-            let options = Options { quick: false, jobs: 1, stop: &stop };
-            let battery = Battery::parse(&text).expect("a battery");
-            battery.run(&Spec::default(), &options, &|_| {}).expect("plans").expect("a certificate")
+            certify(&text, "udt", 1, false, 2)
         };
         assert!(gated("1").overall.is_some());
         let missed = gated("100");
         assert_eq!((missed.overall, missed.why_none().as_str()), (None, "missed: share"));
+        assert!(missed.families.is_some() && missed.pairs.is_some());
+    }
+
+    #[test]
+    fn a_gate_may_be_what_another_law_has_in_the_same_run() {
+        let gated = |times: f64| {
+            let gate = format!("worst = 0\ngate_of = {{ plan = \"base\", times = {times} }}\n");
+            let base = "\n[[plan]]\nname = \"base\"\nlike = \"one\"\nset = { time = \"4s\" }\n\n[[family]]";
+            let text = SMALL.replacen("worst = 0\n", &gate, 1).replacen("\n[[family]]", base, 1);
+            let checked = Battery::parse(&text).and_then(|battery| battery.check());
+            assert_eq!(checked, Ok(()));
+            certify(&text, "udt", 1, false, 2)
+        };
+        let (passes, misses) = (gated(0.5), gated(2.0));
+        let gate = |certificate: &Certificate| {
+            let item = of_part(certificate, Part::Gate)[0];
+            (item.gate.expect("a gate"), item.holds())
+        };
+        let ((half, held), (twice, missed)) = (gate(&passes), gate(&misses));
+        assert!((twice / half - 4.0).abs() < 1e-9 && half > 20.0, "{half} {twice}");
+        assert_eq!((held, missed), (true, false));
+        assert!(passes.overall.is_some() && misses.overall.is_none());
     }
 
     #[test]
@@ -333,7 +578,7 @@ set = { law = "law-of-nobody" }
         let stop = AtomicBool::new(true);
         let options = Options { quick: true, jobs: 1, stop: &stop };
         let battery = Battery::parse(SMALL).expect("a battery");
-        assert_eq!(battery.run(&Spec::default(), &options, &|_| {}), Ok(None));
+        assert_eq!(battery.run(&Spec::default(), 1, &options, &|_| {}), Ok(None));
     }
 
     #[test]
@@ -354,6 +599,12 @@ set = { law = "law-of-nobody" }
             ("plan = \"two\"", "plan = \"one\"", "plan 'two': no item is about it"),
             ("name = \"one\"\n", "name = \"one\"\non = \"relay\"\n", "only simulations repeat"),
             ("law = \"udt\"\n", "rate = \"1M\"\n", "has no variable 'law'"),
+            ("draws = 2", "draws = 0", "family 'lossy': it has no 'measure'"),
+            ("section = \"6.4\"", "section = \"\"", "family 'lossy': it has no name or section"),
+            ("to = 3, unit", "to = 0, unit", "family 'lossy': variable 'loss': write 'from'"),
+            ("metric = \"queue\"", "metric = \"flow:g\"", "family 'lossy': 'flow:g': there is no"),
+            ("loss = \"$loss\"", "loss = \"$lost\"", "family 'lossy': "),
+            ("name = \"other\"", "name = \"othr\"", "pairs: 'flow:other': there is no flow"),
             ("quick = { time", "quick = { times", "has no variable 'times'"),
         ];
         for (old, new, message) in cases {

@@ -47,6 +47,8 @@ enum What {
     Friendliness,
     /// `loss`: share of the data packets sent that were lost.
     Loss,
+    /// `loss:F`: the same share of the flow named F.
+    LossOf(String),
     /// `lost`: data packets lost.
     Lost,
     /// `rtt`: mean of the flows' smoothed RTT, ms.
@@ -55,6 +57,8 @@ enum What {
     Window,
     /// `queue`: mean fill of the first link's, packets.
     Queue,
+    /// `queue_delay`: how long a packet waits in the first link's queue, ms: its mean fill over its rate.
+    QueueDelay,
     /// `peak_queue:L`: the largest fill of link L, packets, in the whole run.
     PeakQueue(String),
     /// `drops`: of the first link, packets.
@@ -66,6 +70,10 @@ enum What {
     Reach(f64, f64),
     /// `join:F:S`: the same from the start of the flow named F, of what arrives of it.
     Join(String, f64),
+    /// `slowdown:F`: how long the flow named F took for its bytes, as a multiple of what the first link needs to
+    /// send them and two round trips, one of which sets it up. Of a flow that does not end, for what
+    /// it has delivered.
+    Slowdown(String),
     /// `tracking`: mean of 1 - |throughput - free| / free over the samples, free being what the
     /// flows of constant rate leave of the first link.
     Tracking,
@@ -115,15 +123,18 @@ impl TryFrom<String> for Metric {
             ["arrival_stability"] => What::ArrivalStability,
             ["friendliness"] => What::Friendliness,
             ["loss"] => What::Loss,
+            ["loss", flow] => What::LossOf((*flow).into()),
             ["lost"] => What::Lost,
             ["rtt"] => What::Rtt,
             ["window"] => What::Window,
             ["queue"] => What::Queue,
+            ["queue_delay"] => What::QueueDelay,
             ["peak_queue", link] => What::PeakQueue((*link).into()),
             ["drops"] => What::Drops,
             ["time_to", text] => What::TimeTo(share(text)?),
             ["reach", text, at] => What::Reach(share(text)?, number(at, "seconds, as 12.5")?),
             ["join", flow, text] => What::Join((*flow).into(), share(text)?),
+            ["slowdown", flow] => What::Slowdown((*flow).into()),
             ["tracking"] => What::Tracking,
             ["response_up", text] => What::ResponseUp(share(text)?),
             ["response_down", text] => What::ResponseDown(share(text)?),
@@ -148,7 +159,9 @@ impl Metric {
     /// What it is about, if it names flows or a link.
     pub(crate) fn refers_to(&self) -> Vec<About<'_>> {
         match &self.what {
-            What::Flow(name) | What::Join(name, _) => vec![About::Flow(name)],
+            What::Flow(name) | What::Join(name, _) | What::LossOf(name) | What::Slowdown(name) => {
+                vec![About::Flow(name)]
+            }
             What::Ratio(above, below) => vec![About::Flows(above), About::Flows(below)],
             What::Utilisation(Some(link)) | What::PeakQueue(link) => vec![About::Link(link)],
             _ => Vec::new(),
@@ -219,6 +232,9 @@ impl Metric {
             }
             What::Friendliness => report.indices.tcp_friendliness,
             What::Loss => loss(&flows),
+            What::LossOf(name) => {
+                Some(report.flows.iter().find(|flow| flow.name == *name)?.loss_rate)
+            }
             What::Lost => Some(lost(&flows).round()),
             What::Rtt => mean_rtt(&flows),
             What::Window => {
@@ -226,12 +242,17 @@ impl Metric {
                 Some(in_flight / flows.len() as f64)
             }
             What::Queue => Some(link?.queue.mean),
+            What::QueueDelay => Some(link?.queue.mean * PACKET_BITS / rate? * 1e3),
             What::PeakQueue(name) => {
                 Some(report.links.iter().find(|link| link.name == *name)?.queue.max as f64)
             }
             What::Drops => Some(link?.drops as f64),
             What::TimeTo(share) => time_to(report, share * rate?),
             What::Reach(share, from) => reach(report, &flows, *from, share * rate?),
+            What::Slowdown(name) => {
+                let flow = report.flows.iter().find(|flow| flow.name == *name)?;
+                slowdown(report, flow, rate?)
+            }
             What::Join(name, share) => {
                 let flow = report.flows.iter().find(|flow| flow.name == *name)?;
                 reach(report, &[flow], flow.start_s, share * rate?)
@@ -307,6 +328,15 @@ fn reach(report: &Report, flows: &[&FlowReport], from: f64, rate: f64) -> Option
     let reached = |second: &[f64]| second[0] >= rate && mean(second).is_some_and(|m| m >= rate);
     let after = seconds.position(reached)?;
     Some((first + after + 1) as f64 * report.sample_s - from)
+}
+
+/// See [`What::Slowdown`]; none of a flow that has delivered nothing. The round trip is the shortest of all flows:
+/// one that meets a queue from the beginning does not know it.
+fn slowdown(report: &Report, flow: &FlowReport, rate: f64) -> Option<f64> {
+    let rtts = report.flows.iter().filter_map(|flow| Some(flow.rtt_ms?.min));
+    let rtt = rtts.reduce(f64::min)? / 1e3;
+    let took = flow.stop_s - flow.start_s;
+    (flow.bytes > 0).then(|| took / (flow.bytes as f64 * 8.0 / rate + 2.0 * rtt))
 }
 
 /// What others leave free of a link of `rate`, and what the flows use of it, in the samples that
