@@ -197,12 +197,16 @@ fn a_reduced_result_is_not_taken_for_the_whole_one() {
 fn a_certificate_leaves_its_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let law = "udt:window=8,noisy=true";
-    let args = ["certify", "--cc", law, "--quick", "--out", "here"];
+    let args = ["certify", "--cc", law, "--quick", "--seed", "12", "--out", "here"];
     let certified = json(folder.path(), &[&args[..], &["--json"]].concat());
     let certificates = certified["certificates"].as_array().expect("a list");
     let [certificate] = certificates.as_slice() else { panic!("{certified}") };
     assert_eq!((&certificate["law"], &certificate["quick"]), (&law.into(), &true.into()));
-    assert_eq!(certificate["command"], format!("farhaul lab certify --cc {law} --quick"));
+    assert_eq!(certificate["command"], format!("farhaul lab certify --cc {law} --seed 12 --quick"));
+    let baselines = certificate["baselines"].as_array().expect("a list");
+    let beside: Vec<_> = baselines.iter().filter_map(|one| one["law"].as_str()).collect();
+    assert_eq!(beside.len(), 3, "{beside:?}");
+    assert!(["bbr", "cubic", "copa"].iter().all(|law| beside.contains(law)), "{beside:?}");
     for key in ["summary", "source"] {
         assert!(certificate[key].as_str().is_some_and(|text| !text.is_empty()), "{certificate}");
     }

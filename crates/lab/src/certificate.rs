@@ -433,18 +433,35 @@ pub(crate) mod tests {
         let text = certificate("udt").text();
         assert_eq!(
             text,
-            "udt: a law & more\n  from a paper\n\n\
-             item      measured  score\n\
-             start     0.333 s     100  ████████████████████████▉\n\
-             recovery  never         0\n\
-             fairness  0.5          50  ████████████▌\n\
-             overall                50  ████████████▌\n"
+            "udt: a law & more\n  from a paper\n  drawn from seed 7\n\n\
+             item      RFC 9743  measured  score\n\
+             start               0.333 s     100  ████████████████████████▉\n\
+             recovery            never         0\n\
+             fairness            0.5          50  ████████████▌\n\
+             families                         60  ███████████████\n\
+             pairs                            40  ██████████\n\
+             overall                          50  ████████████▌\n"
         );
         let quick = Certificate { quick: true, overall: None, ..certificate("udt") };
-        assert!(quick.text().contains("  from a paper\n  the reduced battery\n"));
+        assert!(quick.text().contains("  drawn from seed 7\n  the reduced battery\n"));
         assert_eq!(quick.why_none(), "reduced battery");
         let legend = certificate("udt").legend();
         assert!(legend.contains("recovery  what recovery means\n"), "{legend}");
+    }
+
+    #[test]
+    fn other_laws_stand_beside_it() {
+        let mut other = certificate("copa");
+        (other.items[0].score, other.overall, other.pairs) = (12.0, None, Some(33.0));
+        let mut compared = certificate("udt");
+        compared.compare_with(&[certificate("udt"), other]);
+        let laws: Vec<&str> = compared.baselines.iter().map(|one| one.law.as_str()).collect();
+        assert_eq!(laws, ["copa"], "not beside itself");
+        assert_eq!(compared.compared("start"), [Some(12.0)]);
+        assert_eq!(compared.compared("an item that it has not"), [None]);
+        let csv = compared.table().csv();
+        assert!(csv.contains("\r\npairs,,,,,,,39.8,,33\r\n"), "{csv}");
+        assert!(csv.ends_with("\r\noverall,,,,,,,49.9,,\r\n"), "{csv}");
     }
 
     #[test]
@@ -497,7 +514,7 @@ pub(crate) mod tests {
         // The same name for files, but another law.
         assert_eq!(Certificate::stored(&place, "udt:window=2:noisy=true"), None);
         let csv = fs::read_to_string(&names[1]).unwrap();
-        assert!(csv.contains("\r\nrecovery,what recovery means,,s,1,10,0,\r\n"), "{csv}");
-        assert!(csv.ends_with("\r\noverall,,,,,,49.9,\r\n"), "{csv}");
+        assert!(csv.contains("\r\nrecovery,,what recovery means,,s,1,10,0,\r\n"), "{csv}");
+        assert!(csv.ends_with("\r\noverall,,,,,,,49.9,\r\n"), "{csv}");
     }
 }

@@ -532,8 +532,11 @@ rate = { from = 3, to = 8, unit = "M" }
             let share = |name: &str| scenarios[0].measured[name].expect("a share");
             (score, share("own"), share("other"))
         };
-        let (score, own, other) = with_cubic("blast:rate=50M");
-        assert!(own > 1.5 && other < 0.3 && score < 30.0, "it starves TCP: {score} {own} {other}");
+        let (score, own, other) = with_cubic("blast:rate=8M");
+        assert!(
+            own > 2.0 * other && other < 0.4 && score < 40.0,
+            "it starves TCP: {score} {own} {other}"
+        );
         let (score, own, other) = with_cubic("blast:rate=100k");
         assert!(own < 0.2 && other > 1.5 && score < 20.0, "it is starved: {score} {own} {other}");
         let (score, own, other) = with_cubic("cubic");
