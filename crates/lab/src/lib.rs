@@ -1,7 +1,7 @@
 //! The laboratory: published experiments run again, and what they have shown.
 //!
 //! - [`experiment`]: experiments as files of data, run and judged;
-//! - [`certificate`]: a control law put through a fixed battery and given scores;
+//! - [`certificate`]: a control law put through one battery, drawn from a seed, and given scores;
 //! - [`sweep`]: runs all points of a plan on all processors, and makes tables and curves of them;
 //! - [`relay`]: runs a plan on real sockets;
 //! - [`quantity`]: values of scenarios as numbers;
