@@ -109,6 +109,9 @@ fn part_mean(items: &[Scored], part: Part) -> Option<f64> {
     mean(&of.map(|item| item.score).collect::<Vec<_>>()).map(scale::to_tenths)
 }
 
+/// A part's name and mean, and the means of the laws to compare with.
+type PartMean = (&'static str, Option<f64>, Vec<Option<f64>>);
+
 /// A drawn scenario, and what a law has come to in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -197,7 +200,7 @@ impl Certificate {
     }
 
     /// The means of the parts, with their names and those of the laws to compare with.
-    fn means(&self) -> Vec<(&'static str, Option<f64>, Vec<Option<f64>>)> {
+    fn means(&self) -> Vec<PartMean> {
         let of = |one: fn(&Baseline) -> Option<f64>| self.baselines.iter().map(one).collect();
         let means = [
             ("families", self.families, of(|baseline| baseline.families)),
