@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use farhaul_base::{Rng, Time};
-use farhaul_link::{Link, LinkConfig, LinkStats, Packet};
+use farhaul_link::{Ecn, Link, LinkConfig, LinkStats, Packet};
 
 use super::arrivals::{Arrivals, RunDelay};
 use super::frame::{Frame, Segment, VIRTIO_BYTES};
@@ -353,5 +353,17 @@ impl Packet for Traveller {
 
     fn flip_bit(&mut self, bit: usize) {
         self.segment.flip_bit(bit);
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.segment.ecn()
+    }
+
+    fn mark(&mut self) {
+        self.segment.mark();
+    }
+
+    fn flow(&self) -> u64 {
+        self.segment.flow_number()
     }
 }

@@ -9,6 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::sync::Arc;
 
+use farhaul_link::Ecn;
+
 use super::memory::Bytes;
 
 /// Bytes of the header in front of each packet.
@@ -20,6 +22,10 @@ const GSO_NONE: u8 = 0;
 const GSO_TCP4: u8 = 1;
 const GSO_TCP6: u8 = 4;
 const GSO_UDP: u8 = 5;
+
+/// Congestion experienced: both bits of the ECN field (RFC 3168 §5).
+const CE: u8 = 0b11;
+const IPV4_CHECKSUM: usize = 10;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -235,6 +241,61 @@ impl Segment {
         let kind = Kind::Whole(None);
         self.frame = Arc::new(Frame { bytes: packet.into(), begin: 0, destination, kind });
         self.index = 0;
+    }
+
+    /// What its IP header says of congestion notification.
+    pub(super) fn ecn(&self) -> Ecn {
+        let packet = self.frame.packet();
+        let bits = if packet[0] >> 4 == 6 { packet[1] >> 4 } else { packet[1] };
+        match bits & CE {
+            0 => Ecn::NotCapable,
+            0b01 => Ecn::Ect1,
+            0b10 => Ecn::Ect0,
+            _ => Ecn::Marked,
+        }
+    }
+
+    /// Makes it a frame of its own that says that it has experienced congestion.
+    pub(super) fn mark(&mut self) {
+        let mut bytes = Vec::new();
+        let (begin, kind) = match self.frame.kind {
+            Kind::Whole(checksum) => {
+                bytes.extend_from_slice(self.frame.packet());
+                (0, Kind::Whole(checksum))
+            }
+            Kind::Segments(layout) => {
+                self.write_head(&layout, None, &mut bytes);
+                let payload = self.payload(&layout);
+                let own = Layout { payload: payload.len(), ..layout };
+                bytes.extend_from_slice(&self.frame.packet()[payload]);
+                (VIRTIO_BYTES, Kind::Segments(own))
+            }
+        };
+        let packet = &mut bytes[begin..];
+        if packet[0] >> 4 == 6 {
+            packet[1] |= CE << 4;
+        } else {
+            packet[1] |= CE;
+            let header = (usize::from(packet[0] & 0xf) * 4).min(packet.len());
+            packet[IPV4_CHECKSUM..IPV4_CHECKSUM + 2].fill(0);
+            let checksum = !fold(sum(0, &packet[..header]));
+            packet[IPV4_CHECKSUM..IPV4_CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
+        }
+        let destination = self.frame.destination;
+        self.frame = Arc::new(Frame { bytes: bytes.into(), begin, destination, kind });
+        self.index = 0;
+    }
+
+    /// A number that the packets of its connection have in this direction, and others as a rule not; 0 for all
+    /// that are not of TCP or UDP, or have their checksums already.
+    pub(super) fn flow_number(&self) -> u64 {
+        let Some(Flow { transport, addresses, ports }) = self.flow() else { return 0 };
+        // FNV-1a: Fowler, Noll, Vo, draft-eastlake-fnv.
+        let protocol = if transport == Transport::Tcp { TCP } else { UDP };
+        let bytes = addresses.iter().chain(ports).chain([&protocol]);
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        })
     }
 
     /// Where in the frame its payload lies.

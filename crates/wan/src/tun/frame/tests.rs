@@ -308,3 +308,38 @@ fn what_is_no_frame_is_refused() {
         assert_eq!(broken(change), BadFrame::NotSegments, "{index}");
     }
 }
+
+#[test]
+fn a_marked_segment_is_that_segment_with_both_bits_set() {
+    for v6 in [false, true] {
+        let mut bytes = Sample { v6, ..Sample::TCP }.bytes();
+        // ECT(0).
+        bytes[VIRTIO_BYTES + 1] |= if v6 { 0x20 } else { 0x02 };
+        let frame = Arc::new(Frame::parse(&bytes).unwrap());
+        for segment in frame.segments() {
+            assert_eq!(segment.ecn(), Ecn::Ect0);
+            let (plain, mut marked) = (segment.to_packet(), segment.clone());
+            marked.mark();
+            assert_eq!((marked.ecn(), marked.wire_len()), (Ecn::Marked, plain.len()));
+            let packet = marked.to_packet();
+            let mut expected = plain;
+            expected[1] |= if v6 { 0x30 } else { 0x03 };
+            if !v6 {
+                // A header with its checksum sums up to all ones.
+                assert_eq!(fold(sum(0, &packet[..20])), 0xffff);
+                expected[10..12].copy_from_slice(&packet[10..12]);
+            }
+            assert_eq!(packet, expected, "v6: {v6}");
+            assert_eq!(marked.flow_number(), segment.flow_number());
+        }
+    }
+}
+
+#[test]
+fn flows_have_numbers_of_their_own() {
+    let number = |sample: &Sample| sample.frame().segments().next().unwrap().flow_number();
+    let tcp = number(&Sample::TCP);
+    assert_eq!(tcp, number(&Sample { sequence: 7, flags: ACK, ..Sample::TCP }));
+    assert_ne!(tcp, number(&Sample { transport: Transport::Udp, ..Sample::TCP }));
+    assert_ne!(tcp, number(&Sample { v6: true, ..Sample::TCP }));
+}
