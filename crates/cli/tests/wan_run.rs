@@ -341,6 +341,124 @@ fn hosts_of_a_scenario_meet_over_its_links() {
     assert_eq!(counter(&text, "/hosts/a/received"), 0, "{text}");
 }
 
+const THREE_INTO_ONE: &str = r#"
+duration = "1s"
+[[link]]
+name = "from-a"
+from = "a"
+to = "r"
+rate = "1G"
+delay = "1ms"
+[[link]]
+name = "from-b"
+from = "b"
+to = "r"
+rate = "1G"
+delay = "5ms"
+[[link]]
+name = "from-c"
+from = "c"
+to = "r"
+rate = "1G"
+delay = "20ms"
+[[link]]
+name = "neck"
+from = "r"
+to = "d"
+rate = "20M"
+delay = "5ms"
+[[flow]]
+from = "a"
+to = "d"
+[[flow]]
+from = "b"
+to = "d"
+[[flow]]
+from = "c"
+to = "d"
+"#;
+
+#[test]
+fn three_hosts_share_the_link_to_a_fourth() {
+    path_or_skip!();
+    let test = std::env::current_exe().expect("this program");
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(at("three.toml"), THREE_INTO_ONE).expect("a scenario");
+    let fifos = ["b.go", "c.go", "b.done", "c.done"].map(at);
+    assert!(Command::new("mkfifo").args(&fifos).status().expect("mkfifo").success());
+    let [b_go, c_go, b_done, c_done] = &fifos;
+    let end = |role: &str| {
+        format!(
+            "{ROLE}={role} FARHAUL_FAR6=$FARHAUL_AT_D6 FARHAUL_FAR=$FARHAUL_AT_D '{}' --exact an_end --nocapture",
+            test.display()
+        )
+    };
+    let send = |go: &str, done: &str| format!("cat '{go}' && {} && echo > '{done}'", end("stream"));
+    let (d, b, c) = (end("far"), send(b_go, b_done), send(c_go, c_done));
+    let (port, scenario, counters) = (PORT.to_string(), at("three.toml"), at("counters.json"));
+    let options =
+        [["--at", "d", &d], ["--at-port", "d", &port], ["--at", "b", &b], ["--at", "c", &c]]
+            .concat();
+    let files = ["--topology", &scenario, "--counters", &counters, "--on", "a"];
+    let near =
+        format!("echo > '{b_go}'; echo > '{c_go}'; {} && cat '{b_done}' '{c_done}'", end("stream"));
+    let began = Instant::now();
+    let ended = shell(&[&options[..], &files].concat(), &near);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    // Each has sent a megabyte in packets of at most 1,440 bytes, and all three went over the one link.
+    assert!(began.elapsed() >= Duration::from_secs_f64(3e6 * 8.0 / 20e6), "{:?}", began.elapsed());
+    let text = std::fs::read_to_string(&counters).expect("the counters");
+    let least = 1_000_000 / 1_440;
+    for link in ["from-a", "from-b", "from-c"] {
+        assert!(counter(&text, &format!("/links/{link}/passed")) >= least, "{link}: {text}");
+    }
+    assert!(counter(&text, "/links/neck/passed") >= 3 * least, "{text}");
+}
+
+#[test]
+fn a_parking_lots_flows_take_their_own_links() {
+    path_or_skip!();
+    let test = std::env::current_exe().expect("this program");
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let counters = dir.path().join("counters.json").display().to_string();
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/parking-lot.toml");
+    let port = PORT.to_string();
+    let passed = |from: &str, to: &str, role: &str| {
+        let address =
+            format!("FARHAUL_FAR=$FARHAUL_AT_{0} FARHAUL_FAR6=$FARHAUL_AT_{0}6", to.to_uppercase());
+        let end = |role: &str| {
+            format!("{ROLE}={role} {address} exec '{}' --exact an_end --nocapture", test.display())
+        };
+        let far = end("far");
+        let ended = shell(
+            &[
+                "--topology",
+                scenario,
+                "--at",
+                to,
+                &far,
+                "--at-port",
+                to,
+                &port,
+                "--on",
+                from,
+                "--counters",
+                &counters,
+            ],
+            &end(role),
+        );
+        assert_eq!(ended.code, Some(0), "{from} to {to}: {ended:#?}");
+        let text = std::fs::read_to_string(&counters).expect("the counters");
+        ["first", "second", "third"].map(|link| counter(&text, &format!("/links/{link}/passed")))
+    };
+    // The whole length is 15 ms each way, which the end that measures insists on.
+    assert!(passed("n1", "n4", "trip").iter().all(|passed| *passed > 0));
+    let [first, second, third] = passed("n2", "n3", "stream");
+    assert_eq!((first, third), (0, 0));
+    assert!(second >= 1_000_000 / 1_440, "{second}");
+}
+
 #[test]
 fn bad_networks_are_told() {
     let dir = tempfile::tempdir().expect("a directory for the test");
