@@ -16,10 +16,6 @@ const FAR_BELOW: f64 = 8.0;
 /// before the last, 16 ln 4 / 3 to quadruple. Then so many times as much is in flight.
 const FOURFOLD_PACING: f64 = 7.39;
 const FOURFOLD: f64 = 4.0;
-/// Startup sends no faster than this over the capacity that packet trains show, but grows by half a round trip
-/// where they show too little. So the last doubling is no more than the path and a quarter of it.
-const OVER_CAPACITY: f64 = 1.25;
-const LEAST_STARTUP_PACING: f64 = 1.5;
 /// Drain ends after so many round trips, whatever is in flight.
 const DRAIN_ROUNDS: u64 = 3;
 /// A probe follows the last after this and up to a second more, or after so many round trips as
@@ -212,10 +208,6 @@ impl Bbr {
         match suspected {
             true => 1.0,
             false if self.is_far_below(view) => FOURFOLD_PACING,
-            false if self.phase == Phase::Startup && view.capacity > 0.0 => {
-                let enough = OVER_CAPACITY * view.capacity / self.max_bandwidth.get();
-                enough.max(LEAST_STARTUP_PACING).min(self.phase.pacing_gain())
-            }
             false => self.phase.pacing_gain(),
         }
     }
