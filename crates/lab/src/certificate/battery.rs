@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::draw::Drawn;
 use super::family::{Family, Other, Pairs};
-use super::scale::{Take, score, to_tenths};
+use super::scale::{self, Take, score, to_tenths};
 use super::{Certificate, Part, Scored, part_mean};
 use crate::chart::Scale;
 use crate::experiment::data::{Ground, PlanSpec, Version};
@@ -298,12 +298,10 @@ impl Item {
     fn check(&self) -> Result<(), &'static str> {
         let Item { best, worst, .. } = *self;
         if self.name.trim().is_empty() || self.what.trim().is_empty() {
-            Err("it has no name, or does not tell what is measured")
-        } else if !best.is_finite() || !worst.is_finite() || best == worst {
-            Err("'best' and 'worst' are no scale")
-        } else if self.scale == Scale::Log && best.min(worst) <= 0.0 {
-            Err("a logarithmic scale has no zero")
-        } else if self.divide.is_some_and(|by| !by.is_normal()) {
+            return Err("it has no name, or does not tell what is measured");
+        }
+        scale::check((best, worst), self.scale)?;
+        if self.divide.is_some_and(|by| !by.is_normal()) {
             Err("'divide' is no number to divide by")
         } else if self.gate.is_some() && self.gate_of.is_some() {
             Err("write 'gate' or 'gate_of'")

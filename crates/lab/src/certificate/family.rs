@@ -7,11 +7,11 @@ use farhaul_sim::{Plan, Report};
 use serde::Deserialize;
 
 use super::draw::{self, Draw, Drawn};
-use super::scale::{score, to_tenths};
+use super::scale::{self, score, to_tenths};
 use super::{Part, Scenario, Scored};
 use crate::chart::Scale;
 use crate::experiment::data::Ground;
-use crate::experiment::metric::Metric;
+use crate::experiment::metric::{Metric, flow_named};
 use crate::experiment::well_formed::Names;
 use crate::statistics::mean;
 use crate::sweep::Measured;
@@ -117,12 +117,7 @@ impl Family {
             return Err(wrong("it has no 'measure', or no 'draws'"));
         }
         for Measure { best, worst, scale, .. } in &self.measure {
-            if !best.is_finite() || !worst.is_finite() || best == worst {
-                return Err(wrong("'best' and 'worst' are no scale"));
-            }
-            if *scale == Scale::Log && best.min(*worst) <= 0.0 {
-                return Err(wrong("a logarithmic scale has no zero"));
-            }
+            scale::check((*best, *worst), *scale).map_err(wrong)?;
         }
         check_draws(&self.draw).map_err(|error| wrong(&error))?;
         for seed in 0..SEEDS_CHECKED {
@@ -216,10 +211,7 @@ impl Pairs {
 /// What the two flows have of their fair shares, half of the first link each; 1 is fair.
 fn shares(report: &Report) -> Option<(f64, f64)> {
     let fair = report.links.first()?.rate_bps? / 2.0;
-    let share = |name: &str| {
-        let flow = report.flows.iter().find(|flow| flow.name == name)?;
-        Some(flow.packet_throughput_bps / fair)
-    };
+    let share = |name: &str| Some(flow_named(report, name)?.packet_throughput_bps / fair);
     Some((share("own")?, share("other")?))
 }
 

@@ -26,6 +26,20 @@ impl Take {
     }
 }
 
+/// Whether points can be given from `best` to `worst`.
+///
+/// # Errors
+/// Why not.
+pub(super) fn check((best, worst): (f64, f64), scale: Scale) -> Result<(), &'static str> {
+    if !best.is_finite() || !worst.is_finite() || best == worst {
+        Err("'best' and 'worst' are no scale")
+    } else if scale == Scale::Log && best.min(worst) <= 0.0 {
+        Err("a logarithmic scale has no zero")
+    } else {
+        Ok(())
+    }
+}
+
 /// Points, 0 to 100 and to a tenth, for a value; 0 for none.
 pub(super) fn score(value: Option<f64>, (best, worst): (f64, f64), scale: Scale) -> f64 {
     let Some(value) = value.filter(|value| !value.is_nan()) else { return 0.0 };

@@ -195,10 +195,7 @@ impl Metric {
                 let whole: f64 = flows.iter().map(|flow| mean_of_series(flow)).sum();
                 Some(whole / rate?)
             }
-            What::Flow(name) => {
-                let flow = report.flows.iter().find(|flow| flow.name == *name)?;
-                Some(flow.packet_throughput_bps / 1e6)
-            }
+            What::Flow(name) => Some(flow_named(report, name)?.packet_throughput_bps / 1e6),
             What::Ratio(above, below) => {
                 let mean_of = |prefix: &str| {
                     let flows = report.flows.iter().filter(|flow| flow.name.starts_with(prefix));
@@ -232,9 +229,7 @@ impl Metric {
             }
             What::Friendliness => report.indices.tcp_friendliness,
             What::Loss => loss(&flows),
-            What::LossOf(name) => {
-                Some(report.flows.iter().find(|flow| flow.name == *name)?.loss_rate)
-            }
+            What::LossOf(name) => Some(flow_named(report, name)?.loss_rate),
             What::Lost => Some(lost(&flows).round()),
             What::Rtt => mean_rtt(&flows),
             What::Window => {
@@ -249,12 +244,9 @@ impl Metric {
             What::Drops => Some(link?.drops as f64),
             What::TimeTo(share) => time_to(report, share * rate?),
             What::Reach(share, from) => reach(report, &flows, *from, share * rate?),
-            What::Slowdown(name) => {
-                let flow = report.flows.iter().find(|flow| flow.name == *name)?;
-                slowdown(report, flow, rate?)
-            }
+            What::Slowdown(name) => slowdown(report, flow_named(report, name)?, rate?),
             What::Join(name, share) => {
-                let flow = report.flows.iter().find(|flow| flow.name == *name)?;
+                let flow = flow_named(report, name)?;
                 reach(report, &[flow], flow.start_s, share * rate?)
             }
             What::Tracking => tracking(report, rate?),
@@ -263,6 +255,11 @@ impl Metric {
             What::Speed => report.wall_seconds.map(|wall| report.packets as f64 / wall.max(1e-9)),
         }
     }
+}
+
+/// The flow of that name, if there is one.
+pub(crate) fn flow_named<'a>(report: &'a Report, name: &str) -> Option<&'a FlowReport> {
+    report.flows.iter().find(|flow| flow.name == name)
 }
 
 /// Data packets that the flows lost.
