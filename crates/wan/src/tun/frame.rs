@@ -164,6 +164,16 @@ impl Frame {
     }
 }
 
+impl Kind {
+    /// What is left to the device.
+    fn checksum(&self) -> Option<Checksum> {
+        match self {
+            Kind::Whole(checksum) => *checksum,
+            Kind::Segments(layout) => Some(layout.checksum()),
+        }
+    }
+}
+
 impl Layout {
     /// Finds the headers of a packet whose checksum is left to the device. None for what is not to be
     /// taken apart or joined: other protocols and fragments.
@@ -214,33 +224,41 @@ impl Segment {
 
     /// The packet by itself, complete with its checksum.
     pub fn to_packet(&self) -> Vec<u8> {
+        let (mut packet, begin, kind) = self.alone();
+        packet.drain(..begin);
+        if let Some(checksum) = kind.checksum() {
+            complete(&mut packet, checksum);
+        }
+        packet
+    }
+
+    /// What a frame of this segment alone is: its bytes, where the packet begins in them, and of which kind.
+    fn alone(&self) -> (Vec<u8>, usize, Kind) {
         match self.frame.kind {
-            Kind::Whole(checksum) => {
-                let mut packet = self.frame.packet().to_vec();
-                if let Some(checksum) = checksum {
-                    complete(&mut packet, checksum);
-                }
-                packet
-            }
+            Kind::Whole(checksum) => (self.frame.packet().to_vec(), 0, Kind::Whole(checksum)),
             Kind::Segments(layout) => {
-                let mut frame = Vec::new();
-                self.write_head(&layout, None, &mut frame);
-                frame.extend_from_slice(&self.frame.packet()[self.payload(&layout)]);
-                let mut packet = frame.split_off(VIRTIO_BYTES);
-                complete(&mut packet, layout.checksum());
-                packet
+                let mut bytes = Vec::new();
+                self.write_head(&layout, None, &mut bytes);
+                let payload = self.payload(&layout);
+                let own = Layout { payload: payload.len(), ..layout };
+                bytes.extend_from_slice(&self.frame.packet()[payload]);
+                (bytes, VIRTIO_BYTES, Kind::Segments(own))
             }
         }
+    }
+
+    /// Makes it the one segment of a frame of its own, as [`alone`](Self::alone) gives one.
+    fn become_frame(&mut self, bytes: Vec<u8>, begin: usize, kind: Kind) {
+        let destination = self.frame.destination;
+        self.frame = Arc::new(Frame { bytes: bytes.into(), begin, destination, kind });
+        self.index = 0;
     }
 
     /// Makes it a packet of its own with one bit inverted, whose checksum no longer holds.
     pub(super) fn flip_bit(&mut self, bit: usize) {
         let mut packet = self.to_packet();
         packet[bit / 8] ^= 1 << (bit % 8);
-        let destination = self.frame.destination;
-        let kind = Kind::Whole(None);
-        self.frame = Arc::new(Frame { bytes: packet.into(), begin: 0, destination, kind });
-        self.index = 0;
+        self.become_frame(packet, 0, Kind::Whole(None));
     }
 
     /// What its IP header says of congestion notification.
@@ -257,33 +275,16 @@ impl Segment {
 
     /// Makes it a frame of its own that says that it has experienced congestion.
     pub(super) fn mark(&mut self) {
-        let mut bytes = Vec::new();
-        let (begin, kind) = match self.frame.kind {
-            Kind::Whole(checksum) => {
-                bytes.extend_from_slice(self.frame.packet());
-                (0, Kind::Whole(checksum))
-            }
-            Kind::Segments(layout) => {
-                self.write_head(&layout, None, &mut bytes);
-                let payload = self.payload(&layout);
-                let own = Layout { payload: payload.len(), ..layout };
-                bytes.extend_from_slice(&self.frame.packet()[payload]);
-                (VIRTIO_BYTES, Kind::Segments(own))
-            }
-        };
+        let (mut bytes, begin, kind) = self.alone();
         let packet = &mut bytes[begin..];
         if packet[0] >> 4 == 6 {
             packet[1] |= CE << 4;
         } else {
             packet[1] |= CE;
             let header = (usize::from(packet[0] & 0xf) * 4).min(packet.len());
-            packet[IPV4_CHECKSUM..IPV4_CHECKSUM + 2].fill(0);
-            let checksum = !fold(sum(0, &packet[..header]));
-            packet[IPV4_CHECKSUM..IPV4_CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
+            put_ipv4_checksum(&mut packet[..header]);
         }
-        let destination = self.frame.destination;
-        self.frame = Arc::new(Frame { bytes: bytes.into(), begin, destination, kind });
-        self.index = 0;
+        self.become_frame(bytes, begin, kind);
     }
 
     /// A number that the packets of its connection have in this direction, and others as a rule not; 0 for all
@@ -329,9 +330,7 @@ impl Segment {
             // As the kernel counts where it takes a super-packet apart itself.
             let id = u16::from_be_bytes([head[4], head[5]]).wrapping_add(self.index as u16);
             head[4..6].copy_from_slice(&id.to_be_bytes());
-            head[10..12].fill(0);
-            let sum = !fold(sum(0, &head[..layout.transport_at]));
-            head[10..12].copy_from_slice(&sum.to_be_bytes());
+            put_ipv4_checksum(&mut head[..layout.transport_at]);
         }
         let (ip, transport) = head.split_at_mut(layout.transport_at);
         match layout.transport {
@@ -638,6 +637,13 @@ fn sum(start: u32, bytes: &[u8]) -> u32 {
     let odd = words.remainder().first().map_or(0, |&byte| u32::from(byte) << 8);
     // At most 32,768 words of 16 bits each: no overflow.
     words.fold(start + odd, |sum, word| sum + u32::from(u16::from_be_bytes([word[0], word[1]])))
+}
+
+/// Sets the checksum of an IPv4 header.
+fn put_ipv4_checksum(header: &mut [u8]) {
+    header[IPV4_CHECKSUM..IPV4_CHECKSUM + 2].fill(0);
+    let checksum = !fold(sum(0, header));
+    header[IPV4_CHECKSUM..IPV4_CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// A sum of 16-bit words in one's complement.
