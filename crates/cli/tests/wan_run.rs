@@ -38,6 +38,12 @@ macro_rules! path_or_skip {
     };
 }
 
+/// A command that makes of a process the end of that role, with these variables.
+fn end(role: &str, variables: &str) -> String {
+    let test = std::env::current_exe().expect("this program");
+    format!("{ROLE}={role} {variables} exec '{}' --exact an_end --nocapture", test.display())
+}
+
 fn shell(options: &[&str], script: &str) -> Ended {
     wan_run(options.iter().copied().chain(["--", "sh", "-c", script])).finish()
 }
@@ -52,9 +58,7 @@ fn lives(id: &str) -> bool {
 #[test]
 fn udp_and_tcp_meet_the_path() {
     path_or_skip!();
-    let test = std::env::current_exe().expect("this program");
-    let far = format!("{ROLE}=far exec '{}' --exact an_end --nocapture", test.display());
-    let near = format!("{ROLE}=near exec '{}' --exact an_end --nocapture", test.display());
+    let (far, near) = (end("far", ""), end("near", ""));
     let port = PORT.to_string();
     let path = ["--rate", "20M", "--delay", "30ms", "--far", &far, "--far-port", &port];
     let ended = shell(&path, &near);
@@ -254,11 +258,9 @@ fn counter(text: &str, path: &str) -> u64 {
 #[test]
 fn each_packet_of_a_super_packet_is_counted() {
     path_or_skip!();
-    let test = std::env::current_exe().expect("this program");
     let dir = tempfile::tempdir().expect("a directory for the test");
     let file = dir.path().join("counters.json");
-    let far = format!("{ROLE}=far exec '{}' --exact an_end --nocapture", test.display());
-    let near = format!("{ROLE}=stream exec '{}' --exact an_end --nocapture", test.display());
+    let (far, near) = (end("far", ""), end("stream", ""));
     let (port, file_name) = (PORT.to_string(), file.display().to_string());
     let path = ["--far", &far, "--far-port", &port, "--counters", &file_name];
     let ended = shell(&path, &near);
@@ -317,22 +319,16 @@ to = "c"
 #[test]
 fn hosts_of_a_scenario_meet_over_its_links() {
     path_or_skip!();
-    let test = std::env::current_exe().expect("this program");
     let dir = tempfile::tempdir().expect("a directory for the test");
     let at = |name: &str| dir.path().join(name).display().to_string();
     std::fs::write(at("dumbbell.toml"), DUMBBELL).expect("a scenario");
-    let far = format!(
-        "{ROLE}=far FARHAUL_FAR=$FARHAUL_AT_C exec '{}' --exact an_end --nocapture",
-        test.display()
-    );
+    let at_c = "FARHAUL_FAR=$FARHAUL_AT_C";
+    let far = end("far", at_c);
     let port = PORT.to_string();
     let (scenario, counters) = (at("dumbbell.toml"), at("counters.json"));
     let path = ["--topology", &scenario, "--at", "c", &far, "--at-port", "c", &port];
     let counted = ["--counters", &counters, "--on", "b"];
-    let near = format!(
-        "test $FARHAUL_NODE = b && {ROLE}=trip FARHAUL_FAR=$FARHAUL_AT_C exec '{}' --exact an_end --nocapture",
-        test.display()
-    );
+    let near = format!("test $FARHAUL_NODE = b && {}", end("trip", at_c));
     let ended = shell(&[&path[..], &counted].concat(), &near);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let text = std::fs::read_to_string(&counters).expect("the counters");
@@ -381,28 +377,23 @@ to = "d"
 #[test]
 fn three_hosts_share_the_link_to_a_fourth() {
     path_or_skip!();
-    let test = std::env::current_exe().expect("this program");
     let dir = tempfile::tempdir().expect("a directory for the test");
     let at = |name: &str| dir.path().join(name).display().to_string();
     std::fs::write(at("three.toml"), THREE_INTO_ONE).expect("a scenario");
     let fifos = ["b.go", "c.go", "b.done", "c.done"].map(at);
     assert!(Command::new("mkfifo").args(&fifos).status().expect("mkfifo").success());
     let [b_go, c_go, b_done, c_done] = &fifos;
-    let end = |role: &str| {
-        format!(
-            "{ROLE}={role} FARHAUL_FAR6=$FARHAUL_AT_D6 FARHAUL_FAR=$FARHAUL_AT_D '{}' --exact an_end --nocapture",
-            test.display()
-        )
-    };
-    let send = |go: &str, done: &str| format!("cat '{go}' && {} && echo > '{done}'", end("stream"));
-    let (d, b, c) = (end("far"), send(b_go, b_done), send(c_go, c_done));
+    let at_d = "FARHAUL_FAR6=$FARHAUL_AT_D6 FARHAUL_FAR=$FARHAUL_AT_D";
+    // In a shell of its own, for something follows.
+    let stream = format!("({})", end("stream", at_d));
+    let send = |go: &str, done: &str| format!("cat '{go}' && {stream} && echo > '{done}'");
+    let (d, b, c) = (end("far", at_d), send(b_go, b_done), send(c_go, c_done));
     let (port, scenario, counters) = (PORT.to_string(), at("three.toml"), at("counters.json"));
     let options =
         [["--at", "d", &d], ["--at-port", "d", &port], ["--at", "b", &b], ["--at", "c", &c]]
             .concat();
     let files = ["--topology", &scenario, "--counters", &counters, "--on", "a"];
-    let near =
-        format!("echo > '{b_go}'; echo > '{c_go}'; {} && cat '{b_done}' '{c_done}'", end("stream"));
+    let near = format!("echo > '{b_go}'; echo > '{c_go}'; {stream} && cat '{b_done}' '{c_done}'");
     let began = Instant::now();
     let ended = shell(&[&options[..], &files].concat(), &near);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
@@ -419,7 +410,6 @@ fn three_hosts_share_the_link_to_a_fourth() {
 #[test]
 fn a_parking_lots_flows_take_their_own_links() {
     path_or_skip!();
-    let test = std::env::current_exe().expect("this program");
     let dir = tempfile::tempdir().expect("a directory for the test");
     let counters = dir.path().join("counters.json").display().to_string();
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/parking-lot.toml");
@@ -427,10 +417,7 @@ fn a_parking_lots_flows_take_their_own_links() {
     let passed = |from: &str, to: &str, role: &str| {
         let address =
             format!("FARHAUL_FAR=$FARHAUL_AT_{0} FARHAUL_FAR6=$FARHAUL_AT_{0}6", to.to_uppercase());
-        let end = |role: &str| {
-            format!("{ROLE}={role} {address} exec '{}' --exact an_end --nocapture", test.display())
-        };
-        let far = end("far");
+        let far = end("far", &address);
         let ended = shell(
             &[
                 "--topology",
@@ -446,7 +433,7 @@ fn a_parking_lots_flows_take_their_own_links() {
                 "--counters",
                 &counters,
             ],
-            &end(role),
+            &end(role, &address),
         );
         assert_eq!(ended.code, Some(0), "{from} to {to}: {ended:#?}");
         let text = std::fs::read_to_string(&counters).expect("the counters");
