@@ -18,7 +18,8 @@
 //! * While a queue stands between probes, its own or that of others, the rate eases down, to three quarters at
 //!   most: flows whose probes' maxima add up to more than the path share it more evenly.
 //! * Startup quadruples its rate while it is far below what packet trains say of the path, and loses nothing.
-//! * `ProbeRTT` sends little, and what arrives then lowers no bound.
+//! * `ProbeRTT` is put off while round trips show that the queue is empty (`model`). It sends little, and what arrives
+//!   then lowers no bound.
 //!
 //! While holes are repaired, UDT's sender learns late what was sent again and arrived, many packets
 //! at once. Where that is always so, at a loss of 1%, the bandwidth is taken for a little more

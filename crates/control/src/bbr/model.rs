@@ -13,8 +13,9 @@ const GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 /// How long the shortest round trip counts (draft: `MinRTTFilterLen`).
 const MIN_RTT_KEPT: Duration = Duration::from_secs(10);
-/// A round trip this share above the shortest has met next to no queue: another need not be sought, for so many
-/// intervals at most, as one that was measured in the queue of others is too long.
+/// *departs:* The draft seeks another after each interval without a shorter one, which noise never lets come. A round
+/// trip within this part of the shortest has met next to no queue: another need not be sought, for so many intervals
+/// at most, as one that was measured in the queue of others is too long.
 const NEAR_SHORTEST: u32 = 16;
 const INTERVALS_WITHOUT_PROBE: u32 = 4;
 

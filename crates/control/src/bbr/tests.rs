@@ -275,6 +275,15 @@ fn a_longer_round_trip_is_believed_after_ten_seconds() {
     // Half a round trip to come down to the window, 200 ms, at least a round trip.
     assert!((0.2..0.5).contains(&(ended - began)), "{:?}", path.phases);
     assert_eq!(path.phases[probes[0] + 1].0, Phase::Cruise);
+    // And again, after four intervals in which the queue was empty.
+    path.run(31.0);
+    let again: Vec<f64> = path
+        .phases
+        .iter()
+        .filter(|phase| phase.0 == Phase::ProbeRtt)
+        .map(|phase| phase.1)
+        .collect();
+    assert!(again.len() >= 2 && again[1] - ended > 19.0, "{:?}", path.phases);
 }
 
 #[test]
