@@ -11,8 +11,8 @@ use farhaul_base::Time;
 
 /// The longest burst in time.
 const BURST_NS: f64 = 1e6;
-/// A sender that comes late may catch up a round trip, and no more and no less than this; what is beyond
-/// it is lost. The path has idled meanwhile, and only its queue could take more than the rate.
+/// A sender that comes late may catch up a round trip, within these bounds; what is beyond it is lost. The path has
+/// idled meanwhile, and only its queue could take more than the rate.
 const MAX_CREDIT_NS: f64 = 10e6;
 const MIN_CREDIT_NS: f64 = 1e6;
 /// Beyond the first burst a late sender catches up at this multiple of the rate, so that a stall of the
