@@ -7,6 +7,7 @@ use core::time::Duration;
 use farhaul_control::Spec;
 use farhaul_wire::{AckSeq, HEADER_LEN, Seq};
 
+use crate::invitation::Invitation;
 use crate::receive::ReorderTolerance;
 
 /// Bytes of IPv4 and UDP headers: what the protocol takes off the MSS, over IPv6 as well.
@@ -64,9 +65,9 @@ pub struct Config {
     /// Silence after which a sign of life is sent; 3 s. A stock peer gives up after 46 s.
     pub keep_alive: Duration,
     /// What a listener takes from clients that were told of it elsewhere in place of a cookie, and what such a client
-    /// says at once instead of asking for one: that saves a round trip. Not 0, which means no cookie. A client that is not
-    /// understood asks for a cookie after all.
-    pub invitation: Option<u32>,
+    /// says at once instead of asking for one: that saves a round trip. A client that is not understood asks for a cookie
+    /// after all.
+    pub invitation: Option<Invitation>,
     /// Both sides connect to each other.
     pub rendezvous: bool,
     /// How much reordering is not taken for loss; adaptive, up to 256 packets.

@@ -3,7 +3,7 @@
 mod listener;
 
 use core::cmp::Reverse;
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -99,9 +99,18 @@ impl Socket {
 /// What the repeated requests of one client are known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Client {
-    addr: SocketAddr,
     id: u32,
     isn: u32,
+    addr: SocketAddr,
+}
+
+impl Client {
+    /// Whether a request that is the same but for its address, or this one, is in `all`.
+    fn has_like<V>(&self, all: &BTreeMap<Client, V>) -> bool {
+        let first = Client { addr: (Ipv4Addr::UNSPECIFIED, 0).into(), ..*self };
+        let like = all.range(first..).next();
+        like.is_some_and(|(like, _)| (like.id, like.isn) == (self.id, self.isn))
+    }
 }
 
 /// A connection that is over.

@@ -149,7 +149,8 @@ impl Connecting {
         let (stage, default) = if config.rendezvous {
             (Stage::Calling, RENDEZVOUS_TIMEOUT)
         } else {
-            let invited = config.invitation.map(|cookie| Stage::Conclusion { cookie });
+            let invited =
+                config.invitation.map(|key| Stage::Conclusion { cookie: key.cookie(isn, id) });
             (invited.unwrap_or(Stage::Hello), CLIENT_TIMEOUT)
         };
         let timeout = config.connect_timeout.unwrap_or(default);

@@ -7,7 +7,7 @@ mod pair;
 
 use core::time::Duration;
 
-use farhaul_engine::{Config, ConnectError, ConnectionId};
+use farhaul_engine::{Config, ConnectError, ConnectionId, Invitation};
 use farhaul_link::LinkConfig;
 use farhaul_wire::{Control, Handshake, PeerIp, Request, Seq, SocketType};
 use lone::{Lone, client_hello, packet};
@@ -57,11 +57,12 @@ fn takes_two_round_trips() {
 
 #[test]
 fn an_invitation_takes_one() {
-    let invited = |said: u32| {
+    let invitation = |key| Some(Invitation::new([key; 16]));
+    let invited = |said: u8| {
         let mut net = Net::new(&path(), 1);
         let begun = net.now;
-        let listener = Config { invitation: Some(77), ..stream() };
-        let ids = net.connect(Config { invitation: Some(said), ..stream() }, listener);
+        let listener = Config { invitation: invitation(77), ..stream() };
+        let ids = net.connect(Config { invitation: invitation(said), ..stream() }, listener);
         let (took, datagrams) = (net.now - begun, net.datagrams);
         works(&mut net, ids);
         (took, datagrams)
@@ -77,13 +78,12 @@ fn an_invitation_takes_one() {
 /// Nothing is taken for an invitation where there is none.
 #[test]
 fn without_an_invitation_only_cookies_count() {
-    for said in [1, u32::MAX] {
-        let mut net = Net::new(&path(), 1);
-        let begun = net.now;
-        let ids = net.connect(Config { invitation: Some(said), ..stream() }, stream());
-        assert!(net.now - begun > Duration::from_secs(1));
-        works(&mut net, ids);
-    }
+    let mut net = Net::new(&path(), 1);
+    let begun = net.now;
+    let invitation = Some(Invitation::new([1; 16]));
+    let ids = net.connect(Config { invitation, ..stream() }, stream());
+    assert!(net.now - begun > Duration::from_secs(1));
+    works(&mut net, ids);
 }
 
 /// Whichever of the first packets are lost, one connection comes about, and it works.

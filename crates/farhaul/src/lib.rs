@@ -44,8 +44,8 @@ pub use endpoint::{Endpoint, Listener};
 pub use farhaul_base::newcomers;
 pub use farhaul_control::{Spec as Law, laws};
 pub use farhaul_engine::{
-    CloseReason, ConnectError, Counters, EndpointCounters, Mode, ReorderTolerance, Snapshot, Span,
-    Stats, TagKeys,
+    CloseReason, ConnectError, Counters, EndpointCounters, Invitation, Mode, ReorderTolerance,
+    Snapshot, Span, Stats, TagKeys,
 };
 pub use farhaul_udp::BufferSizes;
 pub use options::Options;

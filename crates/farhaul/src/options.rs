@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
 use farhaul_control::Spec;
-use farhaul_engine::{Config, Mode, ReorderTolerance};
+use farhaul_engine::{Config, Invitation, Mode, ReorderTolerance};
 
 /// The largest kernel buffer to ask for.
 const MAX_KERNEL_BUFFER: usize = 1 << 30;
@@ -114,11 +114,10 @@ impl Options {
         self
     }
 
-    /// What clients that were told of it elsewhere may say in place of a listener's cookie, so that connecting takes one
-    /// round trip: of a listener what it takes, of a client what it says; none: cookies alone, the default. A
-    /// listener's is to be random, and 0 is none.
-    pub fn invitation(mut self, invitation: Option<u32>) -> Self {
-        self.config.invitation = invitation.filter(|invitation| *invitation != 0);
+    /// The key of what clients that were told of it elsewhere say in place of a listener's cookie, so that connecting takes
+    /// one round trip: the same on both sides; none: cookies alone, the default.
+    pub fn invitation(mut self, invitation: Option<Invitation>) -> Self {
+        self.config.invitation = invitation;
         self
     }
 

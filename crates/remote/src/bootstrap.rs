@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use farhaul::Invitation;
 use farhaul_secure::{Identity, PublicKey, Trust};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -83,8 +84,8 @@ pub struct Greeting {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_port: Option<u16>,
     /// What its UDT listener takes in place of a cookie.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub invitation: Option<u32>,
+    #[serde(default, with = "invitation_text", skip_serializing_if = "Option::is_none")]
+    pub invitation: Option<Invitation>,
     /// Its host's addresses, best first.
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
@@ -370,14 +371,19 @@ fn hex_field<'de, const N: usize, D: Deserializer<'de>>(
     bytes.ok_or_else(|| D::Error::custom(format!("a {what} is {} hexadecimal digits", 2 * N)))
 }
 
+fn hex_text(bytes: &[u8]) -> Zeroizing<String> {
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    // Whole from the start: a text that grew would leave copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(2 * bytes.len()));
+    for byte in bytes {
+        text.extend([digit(byte >> 4), digit(byte & 15)]);
+    }
+    text
+}
+
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-        let mut text = Zeroizing::new(String::with_capacity(64));
-        for byte in self.0.iter() {
-            text.extend([digit(byte >> 4), digit(byte & 15)]);
-        }
-        to.serialize_str(&text)
+        to.serialize_str(&hex_text(&*self.0))
     }
 }
 
@@ -408,6 +414,22 @@ impl Serialize for Transport {
 impl<'de> Deserialize<'de> for Transport {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// The key of an invitation that may be missing.
+mod invitation_text {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(all: &Option<Invitation>, to: S) -> Result<S::Ok, S::Error> {
+        match all {
+            Some(invitation) => to.serialize_str(&hex_text(invitation.key())),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Invitation>, D::Error> {
+        hex_field(from, "key of an invitation").map(|key| Some(Invitation::new(*key)))
     }
 }
 

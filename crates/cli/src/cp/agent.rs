@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use farhaul::Invitation;
 use farhaul_mover::Cancel;
 use farhaul_mover::transfer::link::{self, Purpose};
 use farhaul_mover::transfer::session::{Links, greet, refuse};
@@ -153,7 +154,9 @@ pub fn open(how: &Listen) -> Result<(Greeting, Opened), Refusal> {
         plain: how.plain,
     };
     let mut config = ListenConfig::new(terms.clone());
-    let invitation = getrandom::u32().map_err(|error| error.to_string())?;
+    let mut invitation = [0; 16];
+    getrandom::fill(&mut invitation).map_err(|error| error.to_string())?;
+    let invitation = Invitation::new(invitation);
     config.options = how.wire.options()?.invitation(Some(invitation));
     if let Some((first, last)) = how.ports {
         config.ports = first..=last;

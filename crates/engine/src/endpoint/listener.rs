@@ -121,22 +121,21 @@ impl Endpoint {
             self.counters.unknown_id += 1;
             return;
         }
-        // A copy of an invitation may come from any address, so it makes one of a few notes only, and a client beyond those
-        // asks for a cookie.
-        let invitation = self.listener.as_ref().and_then(|listener| {
-            let room = listener.promises.as_ref().is_none_or(Promises::takes_invited);
-            listener.config.invitation.filter(|_| room)
-        });
-        let invited = request.cookie != 0 && invitation == Some(request.cookie);
+        self.forget_old(now);
+        let client = Client { id: request.socket_id, isn: request.isn.value(), addr: from };
+        let known = self.clients.get(&client).copied();
+        // A connection knows by which invitation it came, whether or not there still is a listener.
+        let listener = self.listener.as_ref().map(|listener| &listener.config);
+        let own = known.and_then(|id| self.connection(ConnectionId(id)).map(Connection::config));
+        let invited = own.or(listener).and_then(|config| config.invitation);
+        let invited = invited.is_some_and(|invitation| invitation.covers(request))
+            && (known.is_some() || self.has_room_for_invited(&client));
         if !invited && !self.cookies.check(now, from, request) {
             self.counters.bad_cookie += 1;
             return;
         }
-        self.forget_old(now);
-        // A client that has not heard the answer is given it again, whether or not anybody still
-        // listens.
-        let client = Client { addr: from, id: request.socket_id, isn: request.isn.value() };
-        if let Some(&id) = self.clients.get(&client) {
+        // A client that has not heard the answer is given it again, whether or not there still is a listener.
+        if let Some(id) = known {
             if let Some(listener) = &self.listener
                 && let Some(promise) = listener.promises.as_ref().and_then(|all| all.get(id))
             {
@@ -212,6 +211,14 @@ impl Endpoint {
         self.insert(id, Entry::Open(Box::new(connection)), Some(client));
         self.reply(from, request.socket_id, &answer);
         self.update_schedule(id);
+    }
+
+    /// Whether one that comes with an invitation is taken by that alone: not where its like has come from another address, for
+    /// then this may be a copy that an attacker sends in the name of others, and not beyond a few that have
+    /// shown nothing yet. A client that meets with this asks for a cookie.
+    fn has_room_for_invited(&self, client: &Client) -> bool {
+        let promises = self.listener.as_ref().and_then(|listener| listener.promises.as_ref());
+        promises.is_none_or(Promises::takes_invited) && !client.has_like(&self.clients)
     }
 
     /// A packet to a connection that waits for its first data. True if it has come to be.
