@@ -312,6 +312,17 @@ fn the_other_side_must_be_farhaul_of_this_protocol() {
         "{}",
         wrong_key.errors
     );
+    // The right key, and another secret: the peer itself shows that it is not meant, and nothing is waited for.
+    let wrong_secret = place.script(
+        "wrong-secret",
+        &format!(
+            "sed -u 's/\"secret\":\"[0-9a-f]*/\"secret\":\"{}/' | '{real}' \"$@\"",
+            "0".repeat(64)
+        ),
+    );
+    let wrong_secret = with(&wrong_secret).code(3);
+    assert!(!place.path("there").exists());
+    assert!(!wrong_secret.errors.contains("trying again"), "{}", wrong_secret.errors);
     let silent = place.script("silent", "exit 7");
     let silent = with(&silent).code(1);
     assert!(silent.errors.contains("exit 7"), "{}", silent.errors);

@@ -263,6 +263,12 @@ impl LinkHandle {
         self.0.core.raw.kind()
     }
 
+    /// Whether the peer has said that it knows this side, and the secret. What dials [eagerly](crate::DialConfig::eager) has
+    /// its links before.
+    pub fn is_confirmed(&self) -> bool {
+        self.0.confirmed.load(Ordering::Acquire)
+    }
+
     /// The peer's address; none within this host.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.0.core.raw.peer()

@@ -35,7 +35,10 @@ struct Reader(LinkReader);
 impl Read for Reader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.read(buf).map_err(|error| match error.downcast::<LinkError>() {
-            Ok(why) => io::Error::other(no_link(&why.failure(), why)),
+            Ok(why) => io::Error::other(match no_link(&why.failure(), why) {
+                NoLink::Unproven(error) => NoLink::Unconfirmed(error),
+                other => other,
+            }),
             Err(error) => error,
         })
     }
@@ -101,6 +104,10 @@ impl link::LinkHandle for Handle {
             waited: stats.waited,
             forged: stats.forged,
         }
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.handle.is_confirmed()
     }
 
     fn describe(&self) -> String {

@@ -45,6 +45,11 @@ pub trait LinkHandle: Send + Sync {
         LinkFacts::default()
     }
 
+    /// Whether the peer has shown that it knows this side. If not yet, it has shown who it is, and the reader will tell.
+    fn is_confirmed(&self) -> bool {
+        true
+    }
+
     /// The transport and the peer, for people: `UDP 192.0.2.1:4000`.
     fn describe(&self) -> String;
 }

@@ -45,6 +45,11 @@ pub enum NoLink {
     /// exist, it is tried again as if nothing had answered.
     #[error("{0}")]
     Unproven(io::Error),
+    /// The same, found out by the reader of a connection that was given out
+    /// [before the peer knew this side](crate::transfer::link::LinkHandle::is_confirmed). Tried again: the next attempt
+    /// finds out by itself, and may take another way.
+    #[error("{0}")]
+    Unconfirmed(io::Error),
     /// The peer itself, authenticated, says no. Final.
     #[error("{0}")]
     Refused(io::Error),
@@ -64,7 +69,7 @@ impl NoLink {
     /// Whether trying again is of no use, for a transfer that has, or has never, had a connection.
     pub(super) fn is_final(&self, authenticated_before: bool) -> bool {
         match self {
-            NoLink::Unreached(_) => false,
+            NoLink::Unreached(_) | NoLink::Unconfirmed(_) => false,
             NoLink::Unproven(_) => !authenticated_before,
             NoLink::Refused(_) | NoLink::Forgotten(_) => true,
         }
@@ -74,7 +79,7 @@ impl NoLink {
     pub(super) fn into_end(self) -> TransferError {
         let (kind, error) = match self {
             NoLink::Unreached(error) => return TransferError::Unreachable(error),
-            NoLink::Unproven(error) | NoLink::Refused(error) => {
+            NoLink::Unproven(error) | NoLink::Unconfirmed(error) | NoLink::Refused(error) => {
                 (io::ErrorKind::PermissionDenied, error)
             }
             NoLink::Forgotten(error) => (io::ErrorKind::NotFound, error),

@@ -198,7 +198,7 @@ impl<'a> Driver<'a> {
     /// Dials, and remembers that the peer was there.
     fn dial(&self, dial: &dyn Dial, way: Way) -> Result<Link, NoLink> {
         let link = dial.dial(way)?;
-        self.session.lock().authenticated = true;
+        self.session.lock().authenticated |= link.handle.is_confirmed();
         Ok(link)
     }
 
@@ -306,6 +306,7 @@ impl<'a> Driver<'a> {
         }
         let joined = join_saying(link, self.options.session, purpose, more);
         self.ends_joining(&handle);
+        self.session.lock().authenticated |= joined.is_ok();
         joined
     }
 
