@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -41,6 +42,36 @@ const FORGED_ALERT: [u8; 9] = [0, 7, 0x15, 3, 3, 0, 2, 2, 49];
 fn start(scene: &Scene, more: &[&str]) -> Process {
     make_file(&scene.path("file"), SIZE, 3);
     scene.start(&[&["--json"], more, &[&scene.here("file"), &scene.there("copy")]].concat())
+}
+
+/// Lengths of data packets of UDT, 16 bytes of which are the header, that may hold the first record of a listener, which seals 15
+/// bytes. The end of its handshake before is shorter, and the rest longer.
+const FIRST_RECORD: RangeInclusive<usize> = 16 + 24..=16 + 64;
+
+/// Passes datagrams on between `cp` and `server`, and spoils whatever may be the first record on its way from there.
+/// How many it has spoiled.
+fn spoiler(server: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
+    let near = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let (at, spoiled) = (near.local_addr().expect("bound"), Arc::new(AtomicU64::new(0)));
+    let count = Arc::clone(&spoiled);
+    thread::spawn(move || {
+        let (mut client, mut buf) = (None, [0; 2048]);
+        // Until the test's process ends.
+        while let Ok((len, from)) = near.recv_from(&mut buf) {
+            let back = from == server;
+            if !back {
+                client = Some(from);
+            }
+            let Some(to) = (if back { client } else { Some(server) }) else { continue };
+            let is_data = buf[0] & 0x80 == 0;
+            if back && is_data && FIRST_RECORD.contains(&len) {
+                buf[len - 1] ^= 1;
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            let _ = near.send_to(&buf[..len], to);
+        }
+    });
+    (at, spoiled)
 }
 
 /// How often it was told that what answers has not shown that it is the other side.
@@ -160,6 +191,20 @@ fn a_cut_and_a_forged_alert_over_tcp_do_not_end_a_copy() {
 
 /// What is between the two sides acknowledges and does not deliver, as after a forged ACK, and all the time: the
 /// system's own time-outs do not notice. The other connections stay well.
+/// The agent has been dialed ahead of its first word: that it does not open is found out by the copy itself, and another way
+/// is taken without a word of a stranger.
+#[test]
+fn first_records_that_are_spoiled_over_udp_send_a_copy_over_tcp() {
+    let _turn = common::turn();
+    let scene = scene_or_skip!();
+    let (at, spoiled) = spoiler(scene.direct());
+    scene.far_behind(Some(at), Some(scene.direct()), "");
+    let ended = start(&scene, &[]).finish_well();
+    assert!(spoiled.load(Ordering::Relaxed) > 0);
+    assert!(ended.json()["transport"].as_str().expect("a text").starts_with("TCP"), "{ended:#?}");
+    assert_copied(&scene, &ended);
+}
+
 #[test]
 fn a_connection_over_tcp_that_swallows_data_is_replaced() {
     let _turn = common::turn();
