@@ -65,6 +65,8 @@ pub struct Figures {
     /// From the same beginning until an interval in which 90% of the system's own steady rate
     /// arrived, seconds: see [`to_90`]. None if that is unknown.
     pub to_90_s: Option<f64>,
+    /// The rate once the start is over, bits a second: see [`steady`]. None if that is unknown.
+    pub steady_bps: Option<f64>,
     /// Share of the packets that entered the path which the payload does not need: retransmissions, and
     /// a few for control.
     pub again: f64,
@@ -84,11 +86,16 @@ pub struct Figures {
     pub sharing: Option<Sharing>,
 }
 
-/// When 90% of the steady rate was first reached: `series` has the ends of intervals, seconds, and the
-/// rates in them; the steady rate is the median of the second half.
-pub fn to_90(series: &[(f64, f64)]) -> Option<f64> {
+/// The rate once the start is over: the median of the second half of `series`, which has the ends of
+/// intervals, seconds, and the rates in them. None if nothing arrived then.
+pub fn steady(series: &[(f64, f64)]) -> Option<f64> {
     let half: Vec<f64> = series[series.len() / 2..].iter().map(|(_, rate)| *rate).collect();
-    let steady = median(&half).filter(|rate| *rate > 0.0)?;
+    median(&half).filter(|rate| *rate > 0.0)
+}
+
+/// When 90% of the [`steady`] rate was first reached.
+pub fn to_90(series: &[(f64, f64)]) -> Option<f64> {
+    let steady = steady(series)?;
     series.iter().find(|(_, rate)| *rate >= 0.9 * steady).map(|(end, _)| *end)
 }
 
@@ -204,7 +211,7 @@ mod tests {
     fn the_start_ends_at_nine_tenths_of_the_steady_rate() {
         let series =
             [(0.2, 10.0), (0.4, 89.0), (0.6, 91.0), (0.8, 100.0), (1.0, 100.0), (1.2, 99.0)];
-        assert_eq!(to_90(&series), Some(0.6));
+        assert_eq!((steady(&series), to_90(&series)), (Some(100.0), Some(0.6)));
         assert_eq!(to_90(&[]), None);
         assert_eq!(to_90(&[(1.0, 0.0); 4]), None);
     }

@@ -25,7 +25,7 @@ struct Quantity {
     of_goodput: bool,
 }
 
-const QUANTITIES: [Quantity; 9] = [
+const QUANTITIES: [Quantity; 10] = [
     Quantity {
         title: "Goodput",
         unit: "Mb/s",
@@ -41,6 +41,14 @@ const QUANTITIES: [Quantity; 9] = [
         range: Some((0.0, 100.0)),
         log: false,
         of_goodput: true,
+    },
+    Quantity {
+        title: "Share of the line after the start",
+        unit: "%",
+        of: |cell, f| Some(f.steady_bps? / cell.line_bps() * 1e2),
+        range: Some((0.0, 100.0)),
+        log: false,
+        of_goodput: false,
     },
     Quantity {
         title: "Time to 90% of the steady rate",

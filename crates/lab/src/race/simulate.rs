@@ -3,7 +3,7 @@
 use farhaul_sim::Plan;
 
 use super::cell::PACKET_BITS;
-use super::{Cell, Figures, Flow, Kind, Run, Sharing, System, to_90};
+use super::{Cell, Figures, Flow, Kind, Run, Sharing, System, steady, to_90};
 
 /// Seconds of a sample of the series.
 const SAMPLE_S: f64 = 0.1;
@@ -34,6 +34,7 @@ pub fn simulate(run: &Run<'_>, hosts: &str) -> Result<Figures, String> {
     Ok(Figures {
         goodput_bps: own.iter().map(|flow| flow.throughput_bps).sum(),
         to_90_s: to_90(&flows[0]),
+        steady_bps: steady(&flows[0]),
         again: retransmitted / sent,
         retransmitted: Some(retransmitted),
         queue_ms: link.queue.mean * PACKET_BITS / run.cell.rate.bits_per_second() as f64 * 1e3,

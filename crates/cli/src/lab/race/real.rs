@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use farhaul_lab::race::program::{End, Measured, pointer};
-use farhaul_lab::race::{Cell, Figures, Flow, Kind, Run, Sharing, System, to_90};
+use farhaul_lab::race::{Cell, Figures, Flow, Kind, Run, Sharing, System, steady, to_90};
 use farhaul_lab::report;
 use serde_json::Value;
 
@@ -256,6 +256,7 @@ impl Setting {
         Ok(Figures {
             goodput_bps: own.iter().map(Received::bits_per_second).sum(),
             to_90_s: to_90(&series[0]),
+            steady_bps: steady(&series[0]),
             again: if entered > 0.0 { (1.0 - needed / entered).max(0.0) } else { 0.0 },
             retransmitted: own.iter().map(|received| received.retransmitted).sum(),
             queue_ms: path.forward.queue_mean_ms,
