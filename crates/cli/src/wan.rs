@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use farhaul_link::{
-    Blackout, Jitter, LinkConfig, LossModel, Probability, QueueConfig, Rate, RateChanges, Reorder,
+    Blackout, DelayChanges, DeliveryTrace, Jitter, LinkConfig, LossModel, ParseError, Policer,
+    Probability, Profile, QueueConfig, Rate, RateChanges, Reorder, Slots,
 };
 use farhaul_wan::{
     Forged, InjectConfig, MAX_FORGED_PER_SECOND, PeerPort, Relay, RelayConfig, RelayStats,
@@ -96,6 +97,10 @@ pub struct WholePathArgs {
         help_heading = "The path, in each direction"
     )]
     rate_changes: Option<RateChanges>,
+    /// Changes of the delay, from the start on: 10s:50ms,20s:20ms, with /30s to repeat them, and
+    /// 20s:20ms:reorder for another route, on which packets overtake those of the old one
+    #[arg(long, value_name = "TIME:DELAY,..[/TIME]", help_heading = "The path, in each direction")]
+    delay_changes: Option<DelayChanges>,
     /// What is random follows from this
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -114,10 +119,18 @@ pub struct PathArgs {
     /// Propagation delay, one way
     #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0ms")]
     pub delay: Duration,
-    /// Queue: bdp, 100p (packets), 64kB, unlimited; red or codel, also with parameters:
-    /// red:limit=bdp,min=5,max=15, codel:limit=bdp,target=5ms
-    #[arg(long, value_name = "SIZE|KIND", default_value = "bdp")]
-    pub queue: String,
+    /// When the path can send, in the place of --rate: a file of milliseconds, one a line, as Mahimahi
+    /// records them
+    #[arg(long, value_name = "FILE", value_parser = delivery_trace, conflicts_with_all = ["rate", "back_rate"])]
+    pub trace: Option<DeliveryTrace>,
+    /// Queue: bdp, 100p (packets), 64kB, unlimited; red, codel, pie, fq_codel or dualpi2, also with
+    /// parameters: red:limit=bdp,min=5,max=15, codel:limit=bdp,target=5ms [default: bdp, or the
+    /// profile's]
+    #[arg(long, value_name = "SIZE|KIND")]
+    pub queue: Option<String>,
+    /// Drop before the queue what comes faster than this contract: rate and burst, 50M:64kB
+    #[arg(long, value_name = "RATE:BYTES")]
+    pub policer: Option<Policer>,
     /// Loss: 0.1%, ge:loss=1%,burst=5 (bursts), ber:1e-7 (per bit), every:100, list:3,7-9,
     /// gauss:mean=1000,sd=100 (distances), poisson:mean=1000
     #[arg(long, value_name = "MODEL", default_value = "none")]
@@ -125,10 +138,21 @@ pub struct PathArgs {
     /// Loss on the way back, if it differs
     #[arg(long, value_name = "MODEL")]
     pub back_loss: Option<LossModel>,
-    /// Random delay on top: 5ms, or 5ms:reorder
-    #[arg(long, value_name = "TIME[:reorder]")]
+    /// Random delay on top: 5ms (uniform from 0), 5ms:around, 5ms:normal, 5ms:pareto; behind it
+    /// correlation=25%, and reorder to let packets overtake: 5ms:normal:reorder
+    #[arg(long, value_name = "TIME[:SHAPE]")]
     pub jitter: Option<Jitter>,
-    /// Reordering: share and displacement, 5%, 5%:2ms, 5%:3 (packets)
+    /// Hand packets out only at the end of slots: 1ms (the ticks of a timer), 1ms-5ms (of random
+    /// lengths)
+    #[arg(long, value_name = "TIME[-TIME]")]
+    pub slots: Option<Slots>,
+    /// Have what another emulator has where nothing else is said: dummynet (slots of 1 ms, a queue
+    /// of 50 packets) or netem (a queue of 1000 packets, jitter around the delay that lets packets
+    /// overtake)
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<Profile>,
+    /// Reordering: share and displacement, 5%, 5%:2ms, 5%:3 (packets), or 5%:gap=10 (of ten packets
+    /// the last one comes early)
     #[arg(long, value_name = "SHARE[:BY]")]
     pub reorder: Option<Reorder>,
     /// Share of packets that arrive twice
@@ -145,17 +169,21 @@ pub struct PathArgs {
 impl PathArgs {
     /// The links there and back.
     pub fn links(&self) -> Result<[LinkConfig; 2]> {
-        // A path without a rate has no bandwidth-delay product to size a queue by.
-        let queue = if self.queue == "bdp" && self.rate.is_none() {
-            QueueConfig::Unlimited
-        } else {
-            QueueConfig::parse(&self.queue, self.delay * 2)
-                .map_err(|e| Usage(format!("--queue: {e}")))?
+        let queue = match (&self.queue, self.profile) {
+            (Some(queue), _) if queue != "bdp" => QueueConfig::parse(queue, self.delay * 2)
+                .map_err(|e| Usage(format!("--queue: {e}")))?,
+            (None, Some(profile)) => profile.queue(),
+            // A path without a rate has no bandwidth-delay product to size a queue by.
+            _ if self.rate.is_none() && self.trace.is_none() => QueueConfig::Unlimited,
+            _ => QueueConfig::Bdp { rtt: self.delay * 2 },
         };
-        let forward = LinkConfig {
+        let mut forward = LinkConfig {
             rate: self.rate,
+            trace: self.trace.clone(),
+            policer: self.policer,
             delay: self.delay,
             jitter: self.jitter.unwrap_or_default(),
+            slots: self.slots,
             queue,
             loss: self.loss.clone(),
             reorder: self.reorder,
@@ -164,6 +192,9 @@ impl PathArgs {
             blackouts: self.blackout.clone(),
             ..LinkConfig::default()
         };
+        if let Some(profile) = self.profile {
+            profile.apply(&mut forward);
+        }
         let backward = LinkConfig {
             rate: self.back_rate.or(self.rate),
             loss: self.back_loss.clone().unwrap_or_else(|| self.loss.clone()),
@@ -182,8 +213,17 @@ impl WholePathArgs {
             backward.rate_changes = rate_changes.clone();
         }
         forward.rate_changes = rate_changes;
+        let delay_changes = self.delay_changes.clone().unwrap_or_default();
+        backward.delay_changes = delay_changes.clone();
+        forward.delay_changes = delay_changes;
         Ok([forward, backward])
     }
+}
+
+/// The trace in a file.
+fn delivery_trace(file: &str) -> Result<DeliveryTrace, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read it: {error}"))?;
+    text.parse().map_err(|error: ParseError| error.to_string())
 }
 
 /// Runs the command.

@@ -62,8 +62,11 @@ fn links() -> impl Strategy<Value = LinkConfig> {
     let queue =
         prop_oneof![Just(QueueConfig::Unlimited), (2u32..400).prop_map(QueueConfig::Packets)];
     let order = option::of((shares(1.0), displacements()));
-    let jitter =
-        (milliseconds(20), any::<bool>()).prop_map(|(max, overtake)| Jitter { max, overtake });
+    let jitter = (milliseconds(20), any::<bool>()).prop_map(|(size, overtake)| Jitter {
+        size,
+        overtake,
+        ..Jitter::default()
+    });
     let troubles = (shares(0.3), jitter, order, shares(0.5), blackouts());
     (rate, milliseconds(100), queue, troubles).prop_map(
         |(rate, delay, queue, (loss, jitter, order, duplicate, blackouts))| LinkConfig {

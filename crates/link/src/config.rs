@@ -7,8 +7,8 @@ use core::time::Duration;
 use farhaul_base::Time;
 
 use crate::{
-    DelayChanges, DeliveryTrace, LossModel, ParseError, Policer, Probability, QueueConfig, Rate,
-    RateChanges, parse_duration,
+    DelayChanges, DeliveryTrace, Jitter, LossModel, ParseError, Policer, Probability, QueueConfig,
+    Rate, RateChanges, Slots, parse_duration,
 };
 
 /// One direction of a path. The default is a perfect wire: no delay, no limit, no loss.
@@ -29,6 +29,8 @@ pub struct LinkConfig {
     pub delay_changes: DelayChanges,
     /// What is added to the delay, packet by packet.
     pub jitter: Jitter,
+    /// At which times it hands out what has arrived; `None` at any.
+    pub slots: Option<Slots>,
     /// What waits for the transmitter.
     pub queue: QueueConfig,
     /// What the wire loses at random or by plan.
@@ -44,25 +46,13 @@ pub struct LinkConfig {
     pub blackouts: Vec<Blackout>,
 }
 
-/// A delay of its own for each packet, uniform over 0 to `max`; its mean is half of that.
-///
-/// Written `5ms`, or `5ms:reorder` to let packets overtake.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Jitter {
-    /// The longest addition.
-    pub max: Duration,
-    /// Whether a packet with a small addition overtakes one with a large one. If not, it arrives
-    /// with the packet before it, as behind a queue, and the mean addition is larger.
-    pub overtake: bool,
-}
-
-/// Packets picked at random come late, after some that were sent later.
+/// Packets picked at random come late, after some that were sent later, or early.
 ///
 /// Written as share and displacement: `5%:2ms`, `5%:3/100ms` (three packets, at most 100 ms),
-/// `5%:3`, or `5%` alone.
+/// `5%:3`, or `5%` alone; `5%:gap=10` for those that come early.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reorder {
-    /// The share of packets that is held back.
+    /// The share of packets that is held back, or that comes early of those that may.
     pub probability: Probability,
     /// By how much.
     pub by: Displacement,
@@ -80,6 +70,12 @@ pub enum Displacement {
         packets: u32,
         /// The longest wait.
         at_most: Duration,
+    },
+    /// Forward: it takes no time from the end of its transmission to its arrival, and overtakes all that are on the
+    /// wire, as with netem's `gap`.
+    Ahead {
+        /// Of so many packets, at least 1, the last one may, and if it is not picked each one until one is.
+        gap: u32,
     },
 }
 
@@ -147,26 +143,6 @@ impl Displacement {
         Displacement::Positions { packets: 3, at_most: Duration::from_millis(100) };
 }
 
-impl FromStr for Jitter {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let (max, overtake) = match text.split_once(':') {
-            None => (text, false),
-            Some((max, order)) if order.trim() == "reorder" => (max, true),
-            Some(_) => return Err(ParseError::new(text, "a jitter (write 5ms or 5ms:reorder)")),
-        };
-        Ok(Jitter { max: parse_duration(max)?, overtake })
-    }
-}
-
-/// The form that [`FromStr`] reads.
-impl fmt::Display for Jitter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}{}", self.max, if self.overtake { ":reorder" } else { "" })
-    }
-}
-
 impl FromStr for Reorder {
     type Err = ParseError;
 
@@ -190,6 +166,13 @@ impl FromStr for Displacement {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
+        if let Some(gap) = text.trim().strip_prefix("gap=") {
+            let gap = gap.parse().ok().filter(|gap| *gap > 0);
+            let expected = "a gap (write gap=10: of ten packets the last one comes early)";
+            return Ok(Displacement::Ahead {
+                gap: gap.ok_or_else(|| ParseError::new(text, expected))?,
+            });
+        }
         let (packets, at_most) = match text.split_once('/') {
             Some((packets, at_most)) => (packets, parse_duration(at_most)?),
             None => (text, Duration::from_millis(100)),
@@ -198,7 +181,8 @@ impl FromStr for Displacement {
             (Displacement::Positions { packets, at_most }, packets == 0 || at_most.is_zero())
         } else {
             let delay = parse_duration(text).map_err(|_| {
-                let expected = "a displacement (write 2ms, or 3 for three packets, or 3/100ms)";
+                let expected =
+                    "a displacement (write 2ms, or 3 for three packets, or 3/100ms, or gap=10)";
                 ParseError::new(text, expected)
             })?;
             (Displacement::Delay(delay), delay.is_zero())
@@ -216,6 +200,7 @@ impl fmt::Display for Displacement {
         match self {
             Displacement::Delay(delay) => write!(f, "{delay:?}"),
             Displacement::Positions { packets, at_most } => write!(f, "{packets}/{at_most:?}"),
+            Displacement::Ahead { gap } => write!(f, "gap={gap}"),
         }
     }
 }
@@ -273,8 +258,11 @@ impl fmt::Display for LinkConfig {
         if !self.delay_changes.is_empty() {
             write!(f, ", then {}", self.delay_changes)?;
         }
-        if !self.jitter.max.is_zero() {
+        if !self.jitter.size.is_zero() {
             write!(f, ", jitter {}", self.jitter)?;
+        }
+        if let Some(slots) = self.slots {
+            write!(f, ", slots {slots}")?;
         }
         if self.queue != QueueConfig::Unlimited {
             write!(f, ", queue {}", self.queue)?;
@@ -301,10 +289,7 @@ mod tests {
 
     #[test]
     fn texts_are_read_back() {
-        for text in ["5ms", "1.5ms:reorder"] {
-            assert_eq!(text.parse::<Jitter>().unwrap().to_string(), text);
-        }
-        for text in ["5%:2ms", "5%:3/100ms"] {
+        for text in ["5%:2ms", "5%:3/100ms", "100%:gap=5"] {
             assert_eq!(text.parse::<Reorder>().unwrap().to_string(), text);
         }
         assert_eq!("5%".parse::<Reorder>().unwrap().to_string(), "5%:3/100ms");
@@ -316,10 +301,7 @@ mod tests {
 
     #[test]
     fn wrong_texts() {
-        for bad in ["", "5", "5ms:some", "-1ms"] {
-            assert!(bad.parse::<Jitter>().is_err(), "{bad}");
-        }
-        for bad in ["", "200%", "5%:", "5%:x", "5%:3/x", "5%:2ms/1s"] {
+        for bad in ["", "200%", "5%:", "5%:x", "5%:3/x", "5%:2ms/1s", "5%:gap=", "5%:gap=0"] {
             assert!(bad.parse::<Reorder>().is_err(), "{bad}");
         }
         for bad in ["", "2s", "2s+", "2s+1"] {

@@ -13,7 +13,9 @@
 //!    rate, as on a real link;
 //! 4. the wire duplicates it, damages it and puts it out of order ([`Reorder`]);
 //! 5. it arrives after the propagation delay, which may change over time ([`DelayChanges`]), and its
-//!    [`Jitter`].
+//!    [`Jitter`], at any time or at the end of one of its [`Slots`].
+//!
+//! A [`Profile`] has what other emulators do where nothing is said.
 //!
 //! ```
 //! use farhaul_base::Time;
@@ -56,19 +58,23 @@ mod delay_changes;
 mod delivery;
 mod ecn;
 mod fate;
+mod jitter;
 mod link;
 mod loss;
 mod loss_text;
+mod normal;
 mod policer;
+mod profile;
 mod queue;
 mod rate_changes;
 mod routes;
 mod series;
+mod slots;
 mod stats;
 mod transmitter;
 mod wire;
 
-pub use config::{Blackout, Displacement, Jitter, LinkConfig, Reorder};
+pub use config::{Blackout, Displacement, LinkConfig, Reorder};
 pub use delay_changes::{DelayChange, DelayChanges};
 pub use delivery::DeliveryTrace;
 pub use ecn::Ecn;
@@ -76,12 +82,15 @@ pub use farhaul_base::units::{
     ParseError, Probability, Rate, parse_duration, parse_size, split_number,
 };
 pub use fate::{Cause, Lost};
+pub use jitter::{Jitter, JitterShape};
 pub use link::Link;
 pub use loss::{GilbertElliott, LossModel};
 pub use policer::Policer;
+pub use profile::Profile;
 pub use queue::{CoDel, DualPi2, FqCoDel, Pie, QueueConfig, QueueLimit, Red};
 pub use rate_changes::{RateChange, RateChanges};
 pub use routes::{Leg, routes_to};
+pub use slots::Slots;
 pub use stats::{LinkStats, QueueDepth};
 
 /// What a link must know of a packet. A duplicating link clones it.

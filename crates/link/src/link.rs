@@ -5,6 +5,7 @@ use farhaul_base::{Rng, Time};
 use crate::fate::{Cause, Kept, Lost};
 use crate::policer::Bucket;
 use crate::queue::{Queue, Queued};
+use crate::slots::SlotTimes;
 use crate::transmitter::Transmitter;
 use crate::wire::Wire;
 use crate::{LinkConfig, LinkStats, Packet};
@@ -35,10 +36,14 @@ impl<P: Packet> Link<P> {
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         let mut seeds = Rng::new(seed);
         // The wire's streams are the first ones: stored results depend on them.
-        let wire = Wire::new(&config, &mut seeds);
+        let mut wire = Wire::new(&config, &mut seeds);
+        let queue = Queue::new(&config, seeds.fork());
+        if let Some(slots) = config.slots {
+            wire.set_slots(SlotTimes::new(slots, &mut seeds));
+        }
         Link {
             policer: config.policer.map(Bucket::new),
-            queue: Queue::new(&config, seeds.fork()),
+            queue,
             current: None,
             transmitter: Transmitter::new(&config),
             wire,

@@ -11,10 +11,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use farhaul_base::{Rng, Time};
 
 use crate::fate::Cause;
+use crate::jitter::Additions;
 use crate::loss::LossProcess;
+use crate::slots::SlotTimes;
 use crate::{
-    Blackout, DelayChanges, Displacement, Jitter, LinkConfig, LinkStats, Packet, Probability,
-    Reorder,
+    Blackout, DelayChanges, Displacement, LinkConfig, LinkStats, Packet, Probability, Reorder,
 };
 
 #[derive(Clone, Debug)]
@@ -25,8 +26,11 @@ pub(crate) struct Wire<P> {
     least_ns: u64,
     /// How many changes of delay the last packet had seen.
     changes: u64,
-    jitter: Jitter,
+    jitter: Additions,
+    slots: Option<SlotTimes>,
     reorder: Option<Reorder>,
+    /// Packets since one has come early.
+    since_ahead: u32,
     duplicate: Probability,
     corrupt: Probability,
     blackouts: Vec<Blackout>,
@@ -50,7 +54,6 @@ pub(crate) struct Wire<P> {
 
 #[derive(Clone, Debug)]
 struct Rngs {
-    jitter: Rng,
     reorder: Rng,
     duplicate: Rng,
     corrupt: Rng,
@@ -77,24 +80,21 @@ struct Held<P> {
 impl<P: Packet> Wire<P> {
     /// Takes its streams from `seeds`.
     pub(crate) fn new(config: &LinkConfig, seeds: &mut Rng) -> Self {
+        let loss = LossProcess::new(&config.loss, seeds.fork());
         Wire {
             delay: config.delay,
             delay_changes: config.delay_changes.clone(),
-            least_ns: u64::try_from(config.delay_changes.shortest(config.delay).as_nanos())
-                .unwrap_or(u64::MAX),
+            least_ns: u64::try_from(least_delay(config).as_nanos()).unwrap_or(u64::MAX),
             changes: 0,
-            jitter: config.jitter,
+            jitter: Additions::new(config.jitter, seeds.fork()),
+            slots: None,
             reorder: config.reorder,
+            since_ahead: 0,
             duplicate: config.duplicate,
             corrupt: config.corrupt,
             blackouts: config.blackouts.clone(),
-            loss: LossProcess::new(&config.loss, seeds.fork()),
-            rngs: Rngs {
-                jitter: seeds.fork(),
-                reorder: seeds.fork(),
-                duplicate: seeds.fork(),
-                corrupt: seeds.fork(),
-            },
+            loss,
+            rngs: Rngs { reorder: seeds.fork(), duplicate: seeds.fork(), corrupt: seeds.fork() },
             in_order: VecDeque::new(),
             others: BinaryHeap::new(),
             held: VecDeque::new(),
@@ -103,6 +103,11 @@ impl<P: Packet> Wire<P> {
             last_number: 0,
             highest_out: 0,
         }
+    }
+
+    /// Packets arrive at these times only. Of a wire that has taken no packet yet.
+    pub(crate) fn set_slots(&mut self, slots: SlotTimes) {
+        self.slots = Some(slots);
     }
 
     /// No packet arrives earlier than this after the end of its transmission.
@@ -183,29 +188,51 @@ impl<P: Packet> Wire<P> {
         self.bytes += packet.wire_len() as u64;
         self.damage(&mut packet, stats);
         let delay = self.delay_at(sent_at);
-        let at = (sent_at + delay).plus_nanos(self.draw_jitter());
-        let displacement = self
-            .reorder
-            .filter(|reorder| self.rngs.reorder.chance(reorder.probability.value()))
-            .map(|reorder| reorder.by);
+        let at = self.jitter.arrival(sent_at, delay);
+        let displacement = self.draw_displacement();
         stats.reordered += u64::from(displacement.is_some());
         match displacement {
             Some(Displacement::Delay(delay)) => {
                 // At the end of `in_order` it would push all that overtake it out of there.
-                let arrival = self.number(at + delay, true, packet);
+                let at = self.handed_out(at + delay);
+                let arrival = self.number(at, true, packet);
                 self.others.push(Reverse(arrival));
             }
             Some(Displacement::Positions { packets, at_most }) if packets > 0 => {
                 let deadline = at + at_most;
                 self.held.push_back(Held { packet, to_pass: packets, deadline });
             }
+            Some(Displacement::Ahead { .. }) => {
+                let at = self.handed_out(sent_at);
+                self.insert(at, true, packet);
+            }
             _ => {
-                let at = if self.jitter.overtake { at } else { at.max(self.latest) };
+                let at = if self.jitter.may_overtake() { at } else { at.max(self.latest) };
+                let at = self.handed_out(at);
                 self.latest = self.latest.max(at);
                 self.insert(at, displacement.is_some(), packet);
                 self.pass_held(at);
             }
         }
+    }
+
+    /// How far the next packet is put out of order, if it is.
+    fn draw_displacement(&mut self) -> Option<Displacement> {
+        let reorder = self.reorder?;
+        if let Displacement::Ahead { gap } = reorder.by {
+            self.since_ahead = self.since_ahead.saturating_add(1);
+            if self.since_ahead < gap || !self.rngs.reorder.chance(reorder.probability.value()) {
+                return None;
+            }
+            self.since_ahead = 0;
+            return Some(reorder.by);
+        }
+        self.rngs.reorder.chance(reorder.probability.value()).then_some(reorder.by)
+    }
+
+    /// When a packet is handed out that would arrive at `at`.
+    fn handed_out(&self, at: Time) -> Time {
+        self.slots.as_ref().map_or(at, |slots| slots.defer(at))
     }
 
     /// The delay of a packet whose transmission ends at `at`.
@@ -231,11 +258,6 @@ impl<P: Packet> Wire<P> {
             packet.flip_bit(self.rngs.corrupt.below(bits as u64) as usize);
             stats.corrupted += 1;
         }
-    }
-
-    fn draw_jitter(&mut self) -> u64 {
-        let max = u64::try_from(self.jitter.max.as_nanos()).unwrap_or(u64::MAX);
-        self.rngs.jitter.below(max.saturating_add(1))
     }
 
     fn insert(&mut self, at: Time, chosen: bool, packet: P) {
@@ -291,6 +313,14 @@ impl<P: Packet> Wire<P> {
             (front, _) => front.is_none(),
         }
     }
+}
+
+/// No packet of such a link arrives earlier than this after the end of its transmission.
+fn least_delay(config: &LinkConfig) -> Duration {
+    if config.reorder.is_some_and(|reorder| matches!(reorder.by, Displacement::Ahead { .. })) {
+        return Duration::ZERO;
+    }
+    config.delay_changes.shortest(config.delay).saturating_sub(config.jitter.earliest())
 }
 
 impl<P> PartialEq for Arrival<P> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{Probe, drain};
 use farhaul_base::Time;
-use farhaul_link::{Link, LinkConfig, LossModel, QueueConfig, Rate};
+use farhaul_link::{Link, LinkConfig, LossModel, Profile, QueueConfig, Rate};
 
 /// A link that was offered `count` packets of `bytes`, one every `every_ns` from time 0 on.
 fn offered(config: LinkConfig, count: u64, bytes: usize, every_ns: u64) -> Link<Probe> {
@@ -332,6 +332,75 @@ fn jitter_keeps_the_order_unless_told() {
     assert_eq!(ids(&out), (0..10_000).collect::<Vec<_>>());
     assert_eq!(link.stats().reordered, 0);
     assert!(out.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+}
+
+#[test]
+fn jitter_around_the_delay_is_early_as_well() {
+    let config = LinkConfig {
+        delay: Duration::from_millis(20),
+        jitter: "5ms:around:reorder".parse().unwrap(),
+        ..LinkConfig::default()
+    };
+    let mut link = offered(config, 10_000, 100, 1_000);
+    let out = drain(&mut link);
+    let took = |(at, probe): &(Time, Probe)| at.as_nanos() - probe.id * 1_000;
+    assert!(out.iter().all(|arrival| (15_000_000..=25_000_000).contains(&took(arrival))));
+    assert!(out.iter().any(|arrival| took(arrival) < 16_000_000));
+    assert!(out.is_sorted_by_key(|(at, _)| *at), "each is handed out at its time");
+}
+
+#[test]
+fn packets_arrive_at_the_ends_of_slots() {
+    let config = LinkConfig {
+        delay: Duration::from_micros(300),
+        slots: Some("1ms".parse().unwrap()),
+        ..LinkConfig::default()
+    };
+    let mut link = offered(config, 1_000, 100, 100_000);
+    let out = drain(&mut link);
+    assert_eq!(ids(&out), (0..1_000).collect::<Vec<_>>());
+    for (at, probe) in &out {
+        let arrives = probe.id * 100_000 + 300_000;
+        assert_eq!(at.as_nanos(), arrives.next_multiple_of(1_000_000));
+    }
+}
+
+#[test]
+fn of_each_gap_the_last_packet_comes_early() {
+    let config = LinkConfig {
+        delay: Duration::from_millis(1),
+        reorder: Some("100%:gap=5".parse().unwrap()),
+        ..LinkConfig::default()
+    };
+    let mut link = offered(config, 100, 100, 100_000);
+    let out = drain(&mut link);
+    for (at, probe) in &out {
+        let delay = if probe.id % 5 == 4 { 0 } else { 1_000_000 };
+        assert_eq!(at.as_nanos(), probe.id * 100_000 + delay, "packet {}", probe.id);
+    }
+    assert_eq!(link.stats().reordered, 20);
+}
+
+#[test]
+fn a_profile_fills_in_what_is_not_said() {
+    let mut link = LinkConfig { jitter: "5ms".parse().unwrap(), ..LinkConfig::default() };
+    Profile::Netem.apply(&mut link);
+    assert_eq!(link.jitter.to_string(), "5ms:around:reorder");
+    let mut link = LinkConfig { jitter: "5ms:normal".parse().unwrap(), ..LinkConfig::default() };
+    Profile::Netem.apply(&mut link);
+    assert_eq!(link.jitter.to_string(), "5ms:normal:reorder");
+    let mut link = LinkConfig::default();
+    Profile::Dummynet.apply(&mut link);
+    assert_eq!(link.slots, Some("1ms".parse().unwrap()));
+    let own = Some("10ms".parse().unwrap());
+    let mut link = LinkConfig { slots: own, ..LinkConfig::default() };
+    Profile::Dummynet.apply(&mut link);
+    assert_eq!(link.slots, own);
+    assert_eq!(Profile::Dummynet.queue().to_string(), "50p");
+    for text in ["dummynet", "netem"] {
+        assert_eq!(text.parse::<Profile>().unwrap().to_string(), text);
+    }
+    assert!("tc".parse::<Profile>().is_err());
 }
 
 #[test]

@@ -8,8 +8,8 @@ use common::{Probe, drain};
 use farhaul_base::{Rng, Time};
 use farhaul_link::{
     Blackout, CoDel, DelayChange, DelayChanges, DeliveryTrace, Displacement, DualPi2, FqCoDel,
-    GilbertElliott, Jitter, Link, LinkConfig, LossModel, Pie, Policer, Probability, QueueConfig,
-    QueueLimit, Rate, RateChange, RateChanges, Red, Reorder,
+    GilbertElliott, Jitter, JitterShape, Link, LinkConfig, LossModel, Pie, Policer, Probability,
+    Profile, QueueConfig, QueueLimit, Rate, RateChange, RateChanges, Red, Reorder, Slots,
 };
 use proptest::prelude::*;
 
@@ -157,22 +157,45 @@ fn reorder() -> impl Strategy<Value = Option<Reorder>> {
         span(5_000).prop_map(Displacement::Delay),
         (0..6u32, span(20_000))
             .prop_map(|(packets, at_most)| Displacement::Positions { packets, at_most }),
+        (1..20u32).prop_map(|gap| Displacement::Ahead { gap }),
     ];
     prop::option::of((probability(), by).prop_map(|(probability, by)| Reorder { probability, by }))
+}
+
+fn jitter() -> impl Strategy<Value = Jitter> {
+    let shape = prop_oneof![
+        Just(JitterShape::Uniform),
+        Just(JitterShape::Around),
+        Just(JitterShape::Normal),
+        Just(JitterShape::Pareto),
+    ];
+    (span(5_000), shape, probability(), any::<bool>()).prop_map(
+        |(size, shape, correlation, overtake)| Jitter { size, shape, correlation, overtake },
+    )
+}
+
+fn slots() -> impl Strategy<Value = Option<Slots>> {
+    let length = 1..5_000u64;
+    let slots = (length.clone(), length).prop_map(|(one, other)| Slots {
+        least: Duration::from_micros(one.min(other)),
+        most: Duration::from_micros(one.max(other)),
+    });
+    prop::option::of(slots)
 }
 
 fn config() -> impl Strategy<Value = LinkConfig> {
     let timing = (
         (rate(), rate_changes(), delivery(), policer()),
         (span(30_000), delay_changes()),
-        (span(5_000), any::<bool>()).prop_map(|(max, overtake)| Jitter { max, overtake }),
+        jitter(),
+        slots(),
     );
     let blackout = (span(50_000), span(5_000), prop::option::of(span(20_000)))
         .prop_map(|(start, length, every)| Blackout { start, length, every });
     let blackouts = prop::collection::vec(blackout, 0..3);
     (timing, queue(), loss(), reorder(), probability(), probability(), blackouts).prop_map(
         |(
-            ((rate, rate_changes, trace, policer), (delay, delay_changes), jitter),
+            ((rate, rate_changes, trace, policer), (delay, delay_changes), jitter, slots),
             queue,
             loss,
             reorder,
@@ -187,6 +210,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             delay,
             delay_changes,
             jitter,
+            slots,
             queue,
             loss,
             reorder,
@@ -320,7 +344,7 @@ proptest! {
     #[test]
     fn nothing_is_early_and_the_rate_holds(config in config(), offers in offers(), seed: u64) {
         let config = LinkConfig { duplicate: Probability::ZERO, reorder: None, ..config };
-        let config = LinkConfig { jitter: Jitter::default(), ..config };
+        let config = LinkConfig { jitter: Jitter::default(), slots: None, ..config };
         let (delay_changes, trace) = (DelayChanges::default(), None);
         let config = LinkConfig { delay_changes, trace, ..config };
         let (_, out) = run(&config, seed, &offers, true);
@@ -391,6 +415,8 @@ proptest! {
         let _ = text.parse::<LossModel>();
         let _ = text.parse::<RateChanges>();
         let _ = text.parse::<Jitter>();
+        let _ = text.parse::<Slots>();
+        let _ = text.parse::<Profile>();
         let _ = text.parse::<Reorder>();
         let _ = text.parse::<Blackout>();
         // No text asks for a queue of nothing.
@@ -399,11 +425,15 @@ proptest! {
         }
         prop_assert_eq!(config.rate_changes.to_string().parse(), Ok(config.rate_changes));
         prop_assert_eq!(config.jitter.to_string().parse(), Ok(config.jitter));
+        if let Some(slots) = config.slots {
+            prop_assert_eq!(slots.to_string().parse(), Ok(slots));
+        }
         prop_assert_eq!(config.duplicate.to_string().parse(), Ok(config.duplicate));
         if let Some(reorder) = config.reorder {
             let nothing = match reorder.by {
                 Displacement::Delay(delay) => delay.is_zero(),
                 Displacement::Positions { packets, at_most } => packets == 0 || at_most.is_zero(),
+                Displacement::Ahead { .. } => false,
             };
             let read: Result<Reorder, _> = reorder.to_string().parse();
             prop_assert_eq!(read.ok(), Some(reorder).filter(|_| !nothing));

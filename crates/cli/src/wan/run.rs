@@ -63,8 +63,8 @@ pub struct RunArgs {
     far_port: Vec<u16>,
     /// Make the nodes and links of this scenario file instead of a path
     #[arg(long, value_name = "FILE", help_heading = "A network", conflicts_with_all = [
-        "rate", "back_rate", "rate_changes", "delay", "queue", "loss", "back_loss", "jitter", "reorder", "duplicate",
-        "corrupt", "blackout", "far", "far_port",
+        "rate", "back_rate", "rate_changes", "trace", "delay", "delay_changes", "queue", "policer", "loss", "back_loss",
+        "jitter", "slots", "profile", "reorder", "duplicate", "corrupt", "blackout", "far", "far_port",
     ])]
     topology: Option<PathBuf>,
     /// The value of one of the scenario's variables

@@ -126,7 +126,14 @@ impl Writer {
         }
         if self.rng.chance(0.3) {
             let order = self.pick(&["", ":reorder"]);
-            lines.push(format!("jitter = \"{}us{order}\"", self.spread(10, 30_000)));
+            let shape = self.later(|writer| {
+                writer.pick(&["", "", ":around", ":normal", ":pareto:correlation=50%"])
+            });
+            lines.push(format!("jitter = \"{}us{shape}{order}\"", self.spread(10, 30_000)));
+        }
+        if self.later(|writer| writer.rng.chance(0.1)) {
+            let length = self.later(|writer| writer.spread(10, 10_000));
+            lines.push(format!("slots = \"{length}us-{}us\"", 2 * length));
         }
         if self.rng.chance(0.3) {
             let by = match self.rng.below(3) {
@@ -134,6 +141,10 @@ impl Writer {
                 1 => format!("{}", 1 + self.rng.below(40)),
                 _ => format!("{}/{}us", 1 + self.rng.below(40), self.spread(10, 200_000)),
             };
+            let gap = self.later(|writer| {
+                writer.rng.chance(0.2).then(|| format!("gap={}", 1 + writer.rng.below(40)))
+            });
+            let by = gap.unwrap_or(by);
             lines.push(format!("reorder = \"{}%:{by}\"", self.rng.below(50)));
         }
         if self.rng.chance(0.3) {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use farhaul_base::names::suggestion;
-use farhaul_link::{DeliveryTrace, LinkConfig, QueueConfig, Rate};
+use farhaul_link::{DeliveryTrace, LinkConfig, Profile, QueueConfig, Rate};
 
 use super::LinkSpec;
 use super::flow_table::bytes;
@@ -20,6 +20,7 @@ pub(super) fn read(
     let to = section.required("to");
     let name = section.text("name").map(|name| name.text);
     let both = section.value::<bool>("both").unwrap_or(true);
+    let profile: Option<Profile> = section.value("profile");
     let start = LinkSpec {
         name: String::new(),
         from: 0,
@@ -27,13 +28,13 @@ pub(super) fn read(
         config: LinkConfig::default(),
         queue: "bdp".into(),
     };
-    let forward = direction(section, start, true);
+    let forward = direction(section, start, profile, true);
     let mut backward = forward.clone();
     match section.item("reverse") {
         None => {}
         Some(Item::Table(table, span)) => {
             let reverse = section.reader().section("reverse", table, span);
-            backward = direction(&reverse, backward, false);
+            backward = direction(&reverse, backward, profile, false);
             reverse.finish();
             if !both {
                 let message = "'reverse' describes a direction that 'both = false' leaves out";
@@ -60,8 +61,13 @@ pub(super) fn read(
     Some(links)
 }
 
-/// What one direction does to packets; `base` where the table says nothing.
-fn direction(section: &Section<'_>, base: LinkSpec, rate_required: bool) -> LinkSpec {
+/// What one direction does to packets; `base` where the table says nothing, and `profile` where that does not.
+fn direction(
+    section: &Section<'_>,
+    base: LinkSpec,
+    profile: Option<Profile>,
+    rate_required: bool,
+) -> LinkSpec {
     let mut spec = base;
     let config = &mut spec.config;
     let traced = read_trace(section);
@@ -98,6 +104,11 @@ fn direction(section: &Section<'_>, base: LinkSpec, rate_required: bool) -> Link
     }
     config.delay = section.duration("delay").unwrap_or(config.delay);
     config.jitter = section.value("jitter").unwrap_or(config.jitter);
+    config.slots = match section.text("slots") {
+        None => config.slots,
+        Some(slots) if slots.text == "none" => None,
+        Some(slots) => section.parse("slots", &slots, str::parse),
+    };
     config.reorder = section.value("reorder").or(config.reorder);
     config.duplicate = section.value("duplicate").unwrap_or(config.duplicate);
     config.corrupt = section.value("corrupt").unwrap_or(config.corrupt);
@@ -108,6 +119,9 @@ fn direction(section: &Section<'_>, base: LinkSpec, rate_required: bool) -> Link
     }
     if let Some(model) = text_or_table(section, "loss", LOSSES) {
         config.loss = section.parse("loss", &model, str::parse).unwrap_or(config.loss.clone());
+    }
+    if let Some(profile) = profile {
+        profile.apply(config);
     }
     if let Some(model) = text_or_table(section, "queue", QUEUES) {
         // The round trip that `bdp` refers to is known later; what else is wrong shows already.
