@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use common::copying::{Scene, make_file};
 use common::path::Path;
+use common::server::{EXPORTS, Site};
 use serde_json::Value;
 
 /// A scene, or the test is skipped.
@@ -44,6 +45,21 @@ fn a_rate_that_was_set_is_named() {
     let scene = scene_or_skip!();
     let report = limit(&scene, WIDE, 15, &[], "", &["--rate", "20M"]);
     assert_limit(&report, "sender rate limit");
+}
+
+#[test]
+fn a_rate_that_the_server_has_set_is_named() {
+    let _turn = common::turn();
+    let site = Site::new(&format!("{EXPORTS}[limits]\nrate = \"16M\"\n"));
+    let _server = site.serve();
+    let big = site.path("here/big");
+    make_file(&big, 10_000_000, 3);
+    let (big, back) = (big.display().to_string(), site.path("here/back").display().to_string());
+    for (from, to) in [(&big, &site.url("in/big")), (&site.url("in/big"), &back)] {
+        let report = site.cp(&["--json", from, to]).well();
+        let report = serde_json::from_str(&report).expect("a JSON document");
+        assert_limit(&report, "sender rate limit");
+    }
 }
 
 #[test]

@@ -411,18 +411,6 @@ fn the_rate_holds_in_both_directions() {
 }
 
 #[test]
-fn a_rate_that_the_server_has_set_is_named_as_the_limit() {
-    let site = Site::new(&format!("{EXPORTS}[limits]\nrate = \"16M\"\n"));
-    let _server = site.serve();
-    let big = site.write("here/big", noise(10_000_000));
-    let back = site.path("here/back").display().to_string();
-    for (from, to) in [(&big, &site.url("in/big")), (&site.url("in/big"), &back)] {
-        let report = site.cp(&["--json", from, to]).well();
-        assert!(report.contains(r#""limited_by": "sender rate limit""#), "{report}");
-    }
-}
-
-#[test]
 fn the_configuration_is_read_again() {
     let site = Site::new(EXPORTS);
     let server = site.serve();

@@ -133,7 +133,7 @@ impl Site {
     /// What the status page answers at `path`.
     pub fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.status).expect("the status page");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+        stream.set_read_timeout(Some(super::process::LIMIT)).expect("a time-out");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").expect("written");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
