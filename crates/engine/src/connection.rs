@@ -37,6 +37,9 @@ const SHUTDOWN_WAIT: Duration = Duration::from_millis(300);
 /// A stock peer never answers: it is sent so many, in short succession, and not waited for.
 const STOCK_SHUTDOWNS: u32 = 3;
 const STOCK_SHUTDOWN_WAIT: Duration = Duration::from_millis(16);
+/// Stock looks at its ACK timer, of a SYN interval, when a packet arrives, and otherwise each 100 ms. So the last
+/// packet of a window is followed by a keep-alive after so long, which brings its ACK.
+const STOCK_ACK_PROMPT: Duration = Duration::from_millis(11);
 /// How long the last ACK of a stock peer may come behind its shutdown: the thread that sends it may have to wait
 /// for a processor meanwhile.
 const LAST_ACK_WAIT: Duration = Duration::from_millis(100);
@@ -169,8 +172,6 @@ pub struct Connection {
     capacity: f64,
     /// The peer is the stock library, which leaves the time stamp of control packets zero.
     stock: bool,
-    /// The peer is known to be a farhaul one: before its first control packet neither is.
-    ours: bool,
     doubts: Doubts,
     delivery: DeliveryRate,
     /// The packet-sending period that was really kept, nanoseconds, where it was longer than the
@@ -188,6 +189,8 @@ pub struct Connection {
     /// The peer has closed and said how much has reached it.
     has_account: bool,
     last_sent: Time,
+    /// Data packets sent when the peer was last prompted for its ACK.
+    prompted: u64,
     /// When a silent peer was last asked for a sign of life.
     asked_at: Time,
     /// How often the peer's host has said that there is no such port since the peer was last heard,
@@ -226,6 +229,7 @@ impl Connection {
             origins.timestamp,
         );
         send.buffer.set_next_message(origins.message);
+        send.sees_beyond_holes = agreement.ours;
         let mut receive = ReceiveHalf::new(
             now,
             agreement.peer_isn,
@@ -257,8 +261,7 @@ impl Connection {
             started: now,
             arrival_rate: 0.0,
             capacity: 0.0,
-            stock: false,
-            ours: false,
+            stock: !agreement.ours,
             doubts: Doubts::default(),
             delivery: DeliveryRate::new(now),
             real_period: (0.0, now),
@@ -270,6 +273,7 @@ impl Connection {
             aborted: false,
             has_account: false,
             last_sent: now,
+            prompted: 0,
             asked_at: now,
             unreachable: None,
             events: Events { connected: true, writable: true, ..Events::default() },
@@ -643,6 +647,10 @@ impl Connection {
         if now - self.last_sent >= self.config.keep_alive {
             self.outbox.keep_alive = true;
         }
+        if self.prompt_at().is_some_and(|at| now >= at) {
+            self.prompted = self.send.packets_sent;
+            self.outbox.keep_alive = true;
+        }
         if now >= self.ask_at() {
             self.asked_at = now;
             self.outbox.ask = true;
@@ -664,6 +672,7 @@ impl Connection {
             Some(self.last_heard + self.patience()),
             Some(self.ask_at()),
             Some(self.last_sent + self.config.keep_alive),
+            self.prompt_at(),
             self.send.timeout(self.rto()),
             self.send.next_send(),
             self.receive.acks.timeout(self.receive.point(), self.ack_repeat(), self.tells_beyond()),
@@ -677,6 +686,12 @@ impl Connection {
     /// When the pacing lets packets go that may leave; none if anything else holds them.
     pub(crate) fn next_send(&self) -> Option<Time> {
         matches!(self.life, Life::Open | Life::Lingering { .. }).then(|| self.send.next_paced())?
+    }
+
+    /// When a stock peer is prompted for the ACK of what was sent last.
+    fn prompt_at(&self) -> Option<Time> {
+        let waits = self.stock && self.send.awaits_ack() && self.prompted != self.send.packets_sent;
+        waits.then(|| self.last_sent + STOCK_ACK_PROMPT)
     }
 
     /// How long the peer may be silent.

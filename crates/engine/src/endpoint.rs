@@ -16,7 +16,7 @@ use self::listener::Listener;
 use crate::config::{Config, ConfigError};
 use crate::connection::{Connection, Events};
 use crate::cookie::{COOKIE_LIFE, CookieJar};
-use crate::handshake::{ConnectError, Connecting, Progress};
+use crate::handshake::{ConnectError, Connecting, Progress, STAMP};
 use crate::secrets::Secrets;
 use crate::tags::Tags;
 use crate::transmit::Transmit;
@@ -442,7 +442,9 @@ impl Endpoint {
                 let datagram = &bytes[range.start..range.end.min(range.start + segment)];
                 let progress = match Packet::parse(datagram) {
                     Ok(Packet::Control(c)) => match &c.body {
-                        Control::Handshake(handshake) => connecting.on_handshake(now, handshake),
+                        Control::Handshake(handshake) => {
+                            connecting.on_handshake(now, handshake, c.timestamp)
+                        }
                         _ => connecting.on_other(),
                     },
                     Ok(Packet::Data(..)) => connecting.on_other(),
@@ -636,7 +638,8 @@ impl Endpoint {
                 Entry::Connecting(connecting) => {
                     if let Some((peer_id, handshake)) = connecting.poll(now) {
                         let mut packet = [0; farhaul_wire::HANDSHAKE_LEN];
-                        let written = Control::Handshake(handshake).write(0, peer_id, &mut packet);
+                        let written =
+                            Control::Handshake(handshake).write(STAMP, peer_id, &mut packet);
                         out.clear(connecting.peer);
                         out.push_control(&packet[..written.unwrap_or(0)]);
                         self.update_schedule(id);

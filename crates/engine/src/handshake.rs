@@ -72,10 +72,16 @@ impl fmt::Display for ConnectError {
 
 impl core::error::Error for ConnectError {}
 
+/// The time stamp of this side's handshakes: the stock library leaves that of all control packets zero, and
+/// looks at none.
+pub const STAMP: u32 = 1;
+
 /// What both sides have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
     pub peer_id: u32,
+    /// The peer is a farhaul one by the time stamp of its handshake: see [`STAMP`].
+    pub ours: bool,
     /// MSS as the protocol counts it.
     pub wire_mss: u32,
     /// First sequence numbers, of this side and of the peer.
@@ -89,10 +95,11 @@ pub struct Agreement {
 
 impl Agreement {
     /// With what a handshake of the peer says, checked.
-    pub fn new(own_mss: u32, isn: Seq, peer: &Handshake) -> Option<Self> {
+    pub fn new(own_mss: u32, isn: Seq, peer: &Handshake, stamp: u32) -> Option<Self> {
         let sane = peer.mss >= MIN_WIRE_MSS && peer.flight_flag > 0 && peer.socket_id > 0;
         sane.then(|| Agreement {
             peer_id: peer.socket_id,
+            ours: stamp != 0,
             wire_mss: own_mss.min(peer.mss),
             isn,
             peer_isn: peer.isn,
@@ -185,14 +192,14 @@ impl Connecting {
     }
 
     /// A handshake has come from the peer's address, to socket ID `dest`.
-    pub fn on_handshake(&mut self, now: Time, reply: &Handshake) -> Progress {
+    pub fn on_handshake(&mut self, now: Time, reply: &Handshake, stamp: u32) -> Progress {
         match self.stage {
-            Stage::Hello | Stage::Conclusion { .. } => self.on_client_reply(now, reply),
-            Stage::Calling | Stage::Answering(_) => self.on_rendezvous(now, reply),
+            Stage::Hello | Stage::Conclusion { .. } => self.on_client_reply(now, reply, stamp),
+            Stage::Calling | Stage::Answering(_) => self.on_rendezvous(now, reply, stamp),
         }
     }
 
-    fn on_client_reply(&mut self, now: Time, reply: &Handshake) -> Progress {
+    fn on_client_reply(&mut self, now: Time, reply: &Handshake, stamp: u32) -> Progress {
         match reply.request {
             Request::Hello => {
                 // The cookie. A late copy of it does not restart the conclusion.
@@ -209,7 +216,7 @@ impl Connecting {
                 if reply.version != Handshake::VERSION && reply.version != 0 {
                     return Progress::Failed(ConnectError::Version(reply.version));
                 }
-                self.connected(now, reply)
+                self.connected(now, reply, stamp)
             }
             // A listener says 1002; everything positive but 1 is taken for a refusal, since the
             // original numbers more reasons than it sends.
@@ -231,7 +238,7 @@ impl Connecting {
         }
     }
 
-    fn on_rendezvous(&mut self, now: Time, hs: &Handshake) -> Progress {
+    fn on_rendezvous(&mut self, now: Time, hs: &Handshake, stamp: u32) -> Progress {
         match (self.stage, hs.request) {
             (Stage::Calling, Request::Rendezvous | Request::Conclusion | Request::Agreement) => {
                 if hs.version == Handshake::VERSION
@@ -240,7 +247,7 @@ impl Connecting {
                     return Progress::Failed(ConnectError::Mode);
                 }
                 let mss = self.config.wire_mss(self.peer.ip());
-                if let Some(agreement) = Agreement::new(mss, self.isn, hs) {
+                if let Some(agreement) = Agreement::new(mss, self.isn, hs, stamp) {
                     self.ask(now, Stage::Answering(agreement));
                 }
                 Progress::None
@@ -267,10 +274,10 @@ impl Connecting {
         }
     }
 
-    fn connected(&self, now: Time, reply: &Handshake) -> Progress {
+    fn connected(&self, now: Time, reply: &Handshake, stamp: u32) -> Progress {
         let mss = self.config.wire_mss(self.peer.ip());
         // A conclusion that is answered late comes with version and type 0: not looked at.
-        match Agreement::new(mss, self.isn, reply) {
+        match Agreement::new(mss, self.isn, reply, stamp) {
             Some(agreement) => Progress::Connected(Agreement {
                 rtt: (self.asked == 1).then(|| now - self.asked_at),
                 ..agreement

@@ -232,6 +232,11 @@ impl SendHalf {
         !self.loss.is_empty() || (self.buffer.has_unsent() && self.window_open())
     }
 
+    /// Something is on its way, and nothing may follow it before the peer has acknowledged some of it.
+    pub fn awaits_ack(&self) -> bool {
+        self.buffer.in_flight() > 0 && !self.can_send()
+    }
+
     /// Packets that are on the fly, as far as is known: those sent after the newest that has arrived,
     /// and those sent again. Of a peer that does not tell what arrives behind a hole, those not
     /// acknowledged.

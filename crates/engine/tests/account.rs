@@ -174,8 +174,8 @@ fn accounts_that_are_none() {
         let piece = Bytes::from(vec![7; 8 * payload]);
         lone.endpoint.update(id, |c| c.send_bytes(piece)).unwrap().unwrap();
         lone.pass(Duration::from_millis(10));
-        if stock {
-            lone.push_control(id, &Control::KeepAlive);
+        if !stock {
+            lone.push_stamped(id, &Control::KeepAlive);
         }
         lone.push_control(id, &Control::Shutdown { code });
         if stock {

@@ -217,6 +217,25 @@ fn shutdowns(sent: &[(core::net::SocketAddr, Vec<u8>)]) -> usize {
     controls(sent).iter().filter(|c| matches!(c, Control::Shutdown { .. })).count()
 }
 
+/// Stock looks at its ACK timer when a packet arrives, and otherwise each 100 ms: a lone packet would be sent again before
+/// its ACK comes.
+#[test]
+fn a_stock_peer_is_prompted_for_the_ack_of_the_last_packet() {
+    let (mut lone, id) = eight_packets_sent(stream());
+    let keep_alives = |sent: &[(core::net::SocketAddr, Vec<u8>)]| {
+        controls(sent).iter().filter(|c| matches!(c, Control::KeepAlive)).count()
+    };
+    let sent = lone.pass(Duration::from_millis(20));
+    assert_eq!((keep_alives(&sent), data_places(&sent).len()), (1, 0));
+    // Once only, and not after what has been acknowledged.
+    lone.push_control(id, &ack(1, 8, 8_192));
+    assert_eq!(keep_alives(&lone.pass(Duration::from_millis(200))), 0);
+    // A peer of ours needs none.
+    lone.push_stamped(id, &ack(2, 8, 8_192));
+    lone.endpoint.update(id, |c| c.send_bytes(Bytes::from_static(b"more"))).unwrap().unwrap();
+    assert_eq!(keep_alives(&lone.pass(Duration::from_millis(50))), 0);
+}
+
 /// A stock receiver drops at a shutdown what no numbered ACK of it has covered.
 #[test]
 fn a_light_ack_of_a_stock_peer_is_no_delivery() {
@@ -282,6 +301,16 @@ fn the_last_ack_of_a_stock_peer_may_come_behind_its_shutdown() {
     }
 }
 
+/// A stock peer shows itself by its handshake, before it has sent anything else.
+#[test]
+fn closing_what_was_never_used_is_short() {
+    let (mut lone, id) = Lone::accepted(stream());
+    lone.endpoint.release(lone.now, id, false);
+    let sent = lone.pass(Duration::from_millis(50));
+    assert_eq!(shutdowns(&sent), 3);
+    assert!(lone.endpoint.connection(id).is_none_or(|c| c.close_reason().is_some()));
+}
+
 /// A stock peer does not answer a shutdown: there is nothing to wait for.
 #[test]
 fn closing_towards_a_stock_peer_is_short() {
@@ -299,9 +328,7 @@ fn closing_towards_a_stock_peer_is_short() {
 #[test]
 fn a_light_ack_of_a_farhaul_peer_is_delivery() {
     let (mut lone, id) = eight_packets_sent(stream());
-    let mut bytes = [0; 64];
-    let len = light_ack(8).write(1, id.value(), &mut bytes).unwrap();
-    lone.push(&bytes[..len]);
+    lone.push_stamped(id, &light_ack(8));
     assert!(lone.endpoint.connection(id).unwrap().flushed());
     assert_eq!(lone.stats(id).instant.send_buffer.0, 0);
 }
@@ -430,11 +457,10 @@ fn keep_alive_over_a_bad_path() {
 #[test]
 fn late_packets_are_answered_for_a_while() {
     let (mut lone, id) = Lone::accepted(stream());
+    lone.push_stamped(id, &Control::KeepAlive);
     lone.endpoint.release(lone.now, id, true);
     let sent = lone.pass(Duration::from_secs(4));
-    let shutdowns =
-        controls(&sent).iter().filter(|c| matches!(c, Control::Shutdown { .. })).count();
-    assert_eq!(shutdowns, 5, "unanswered: repeated");
+    assert_eq!(shutdowns(&sent), 5, "unanswered: repeated");
     assert_eq!(lone.endpoint.len(), 0);
     lone.push_data(id, 0, b"still here");
     let answer = lone.pull();

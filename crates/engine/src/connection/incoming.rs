@@ -172,8 +172,7 @@ impl Connection {
             Control::Ack { .. } | Control::Nak(_) | Control::Ack2 { .. } | Control::KeepAlive
         ) {
             self.stock = timestamp == 0;
-            self.ours = !self.stock;
-            self.send.sees_beyond_holes = self.ours;
+            self.send.sees_beyond_holes = !self.stock;
         }
         if timestamp != 0 {
             self.way_back.on_control(now, self.send.clock_us(now), timestamp);
@@ -268,7 +267,7 @@ impl Connection {
         }
         // Where the peer tells what arrives behind a hole it tells it when it is asked to; a little more
         // than the round trip covers for that packets of one millisecond count together.
-        let wait = if self.ours { self.ack_wait().max(SYN / 5) } else { SYN };
+        let wait = if self.stock { SYN } else { self.ack_wait().max(SYN / 5) };
         self.send.set_round_trip(self.rtt.smoothed(), wait);
         let span = self.rtt.smoothed().max(SYN);
         self.measure_period(now, span * PERIOD_MEASURED_OVER);
@@ -447,7 +446,7 @@ impl Connection {
         // What was sent again since the first report, a peer of ours does not send once more, while a
         // stock peer would.
         let remind =
-            if self.ours { self.rtt.min().unwrap_or_default() / 2 } else { Duration::ZERO };
+            if self.stock { Duration::ZERO } else { self.rtt.min().unwrap_or_default() / 2 };
         self.receive.report_losses(now, repeat, remind, &mut self.outbox.naks);
     }
 }

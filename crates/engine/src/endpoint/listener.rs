@@ -13,7 +13,7 @@ use self::promises::{Promise, Promises};
 use super::{Client, ConnectionId, Endpoint, Entry, Socket};
 use crate::config::{Config, ConfigError};
 use crate::connection::Connection;
-use crate::handshake::{Agreement, own_fields, socket_type};
+use crate::handshake::{Agreement, STAMP, own_fields, socket_type};
 use crate::tags::{FRONT, OVERHEAD};
 
 /// Answers that wait to be sent to strangers: beyond it they are dropped, as a network would.
@@ -94,7 +94,7 @@ impl Endpoint {
         if let Some(&id) = self.callers.get(&from)
             && let Some(Socket { entry: Entry::Connecting(caller), .. }) = self.sockets.get_mut(&id)
         {
-            let progress = caller.on_handshake(now, &handshake);
+            let progress = caller.on_handshake(now, &handshake, control.timestamp);
             self.make_progress(now, id, progress);
             self.update_schedule(id);
             return;
@@ -102,7 +102,7 @@ impl Endpoint {
         if handshake.request == Request::Hello {
             self.offer_cookie(now, from, &handshake);
         } else {
-            self.handle_conclusion(now, from, &handshake);
+            self.handle_conclusion(now, from, &handshake, control.timestamp);
         }
     }
 
@@ -116,7 +116,7 @@ impl Endpoint {
         self.reply(from, hello.socket_id, &Handshake { cookie, ..*hello });
     }
 
-    fn handle_conclusion(&mut self, now: Time, from: SocketAddr, request: &Handshake) {
+    fn handle_conclusion(&mut self, now: Time, from: SocketAddr, request: &Handshake, stamp: u32) {
         if self.listener.is_none() && self.clients.is_empty() {
             self.counters.unknown_id += 1;
             return;
@@ -160,7 +160,7 @@ impl Endpoint {
         };
         let config = &listener.config;
         let mss = config.wire_mss(from.ip());
-        let agreement = Agreement::new(mss, request.isn, request).filter(|_| {
+        let agreement = Agreement::new(mss, request.isn, request, stamp).filter(|_| {
             request.version == Handshake::VERSION && request.socket_type == socket_type(config.mode)
         });
         let full = listener.promises.is_none() && listener.waiting.len() >= listener.backlog;
@@ -317,7 +317,7 @@ impl Endpoint {
 
     fn reply(&mut self, to: SocketAddr, peer_id: u32, handshake: &Handshake) {
         let mut packet = [0; farhaul_wire::HANDSHAKE_LEN];
-        if let Some(len) = Control::Handshake(*handshake).write(0, peer_id, &mut packet) {
+        if let Some(len) = Control::Handshake(*handshake).write(STAMP, peer_id, &mut packet) {
             self.push_reply(to, packet[..len].to_vec());
         }
     }

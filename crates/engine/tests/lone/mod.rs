@@ -94,6 +94,13 @@ impl Lone {
         self.push(&packet(id.value(), control));
     }
 
+    /// As a farhaul peer sends it: with a time stamp, which a stock peer leaves zero.
+    pub fn push_stamped(&mut self, id: ConnectionId, control: &Control<'_>) {
+        let mut out = vec![0; control.datagram_len()];
+        assert_eq!(control.write(7, id.value(), &mut out), Some(out.len()));
+        self.push(&out);
+    }
+
     /// A data packet from the peer, `n` places after its first, in a message of its own.
     pub fn push_data(&mut self, id: ConnectionId, n: u32, payload: &[u8]) {
         self.push(&data_packet(id.value(), n, Boundary::SOLO, true, n + 1, payload));
