@@ -172,6 +172,8 @@ pub struct Connection {
     capacity: f64,
     /// The peer is the stock library, which leaves the time stamp of control packets zero.
     stock: bool,
+    /// The peer is known to be a farhaul one by what it sends: before its first control packet neither is.
+    ours: bool,
     doubts: Doubts,
     delivery: DeliveryRate,
     /// The packet-sending period that was really kept, nanoseconds, where it was longer than the
@@ -229,7 +231,6 @@ impl Connection {
             origins.timestamp,
         );
         send.buffer.set_next_message(origins.message);
-        send.sees_beyond_holes = agreement.ours;
         let mut receive = ReceiveHalf::new(
             now,
             agreement.peer_isn,
@@ -262,6 +263,7 @@ impl Connection {
             arrival_rate: 0.0,
             capacity: 0.0,
             stock: !agreement.ours,
+            ours: false,
             doubts: Doubts::default(),
             delivery: DeliveryRate::new(now),
             real_period: (0.0, now),

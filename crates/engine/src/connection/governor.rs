@@ -116,10 +116,10 @@ impl Connection {
         let mut packets = core::mem::take(&mut self.watched);
         let mut view = self.view(now, false);
         // What is counted as in flight already when the first of them leaves.
-        let counts = |packet: &SentPacket| u32::from(!self.stock || !packet.retransmission);
+        let counts = |packet: &SentPacket| u32::from(self.ours || !packet.retransmission);
         view.in_flight = view.in_flight.saturating_sub(packets.iter().map(counts).sum());
         for packet in &packets {
-            view.in_flight += u32::from(!self.stock || !packet.retransmission);
+            view.in_flight += u32::from(self.ours || !packet.retransmission);
             let tag = self
                 .governor
                 .tell(&view, |law, view, knobs| law.on_packet_sent(packet, view, knobs));
@@ -137,7 +137,7 @@ impl Connection {
     /// repaired ACKs bring none. Many come in a round trip, of which the filter of the protocol is to
     /// see few.
     pub(super) fn sample_rtt(&mut self, now: Time, newest: Option<(Seq, Duration)>) {
-        let Some((_, rtt)) = newest.filter(|_| !self.stock) else { return };
+        let Some((_, rtt)) = newest.filter(|_| self.ours) else { return };
         let (sampled_at, interval) = (self.rtt_sampled_at, self.rtt.smoothed().min(SYN));
         if sampled_at.is_none_or(|at| now - at >= interval) {
             self.rtt_sampled_at = Some(now);
@@ -224,7 +224,7 @@ impl Connection {
             real_period_ns: self.send.pacer.wanted_period_ns().max(real_period),
             mss: self.agreement.wire_mss + ipv6_extra,
             in_flight: self.send.in_network(),
-            sees_beyond_holes: !self.stock,
+            sees_beyond_holes: self.ours,
             flow_window: self.send.flow_window(),
             max_window: self.agreement.flight_flag,
             largest_sent: self.send.next_seq().prev(),
@@ -294,6 +294,6 @@ impl Connection {
     /// the peer's turn as well as for the round trip.
     pub(super) fn nak_repeat(&self) -> Repeat {
         let interval = self.rtt.timeout().max(SYN) + SYN;
-        if self.stock { Repeat::growing(interval) } else { Repeat::steady(interval) }
+        if self.ours { Repeat::steady(interval) } else { Repeat::growing(interval) }
     }
 }

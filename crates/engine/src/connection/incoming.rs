@@ -11,6 +11,7 @@ use super::governor::PERIOD_MEASURED_OVER;
 use super::outgoing::{BEYOND, Beyond, DATA_TAGS, MAX_NAK_RANGES, WISH, Wish};
 use super::{ABORTED, ACCOUNTS, CloseReason, Connection, LAST_ACK_WAIT, Life, SEND_AHEAD};
 use crate::config::Mode;
+use crate::handshake::STAMP;
 use crate::receive::Payload;
 use crate::send::AckOutcome;
 
@@ -172,9 +173,11 @@ impl Connection {
             Control::Ack { .. } | Control::Nak(_) | Control::Ack2 { .. } | Control::KeepAlive
         ) {
             self.stock = timestamp == 0;
-            self.send.sees_beyond_holes = !self.stock;
+            self.ours = !self.stock;
+            self.send.sees_beyond_holes = self.ours;
         }
-        if timestamp != 0 {
+        // That of a handshake in a set-up is no time.
+        if timestamp > STAMP {
             self.way_back.on_control(now, self.send.clock_us(now), timestamp);
         }
         match control {
@@ -267,7 +270,7 @@ impl Connection {
         }
         // Where the peer tells what arrives behind a hole it tells it when it is asked to; a little more
         // than the round trip covers for that packets of one millisecond count together.
-        let wait = if self.stock { SYN } else { self.ack_wait().max(SYN / 5) };
+        let wait = if self.ours { self.ack_wait().max(SYN / 5) } else { SYN };
         self.send.set_round_trip(self.rtt.smoothed(), wait);
         let span = self.rtt.smoothed().max(SYN);
         self.measure_period(now, span * PERIOD_MEASURED_OVER);
@@ -446,7 +449,7 @@ impl Connection {
         // What was sent again since the first report, a peer of ours does not send once more, while a
         // stock peer would.
         let remind =
-            if self.stock { Duration::ZERO } else { self.rtt.min().unwrap_or_default() / 2 };
+            if self.ours { self.rtt.min().unwrap_or_default() / 2 } else { Duration::ZERO };
         self.receive.report_losses(now, repeat, remind, &mut self.outbox.naks);
     }
 }

@@ -270,7 +270,7 @@ impl Connection {
 
     /// There is a hole, and the peer understands what comes behind it.
     pub(super) fn tells_beyond(&self) -> bool {
-        !self.stock && self.receive.beyond().is_some()
+        self.ours && self.receive.beyond().is_some()
     }
 
     fn push_beyond(&mut self, now: Time, out: &mut Transmit) -> bool {
