@@ -4,9 +4,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ use super::protocol::{Answer, HEADER, Opening, Request, read_opening, send_line}
 use super::running::Running;
 use crate::exit::describe;
 
-/// Connections that are heard or wait to be taken, at most; more are closed. Enough for all streams
-/// of one test and as many strangers.
+/// Connections that are heard or wait to be taken, at most; more stay with the listener, which answers no more
+/// than it has room for. Enough for all streams of one test and as many strangers.
 const MOST: usize = 512;
 /// How soon an interruption is seen by what waits here.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -47,7 +47,8 @@ impl Arrivals {
     pub fn start(acceptor: Acceptor, patience: Duration) -> Self {
         let (tell, arrived) = sync_channel(0);
         let busy = Arc::new(AtomicBool::new(false));
-        let doorman = Doorman { tell, busy: Arc::clone(&busy), patience };
+        let doorman =
+            Doorman { tell, busy: Arc::clone(&busy), patience, places: Places::default() };
         thread::spawn(move || doorman.run(&acceptor));
         Arrivals { arrived, waiting: VecDeque::new(), busy, patience }
     }
@@ -117,37 +118,59 @@ fn turn_away(channel: &Channel) {
     channel.abort();
 }
 
+/// How many connections are heard or wait to be taken.
+#[derive(Default)]
+struct Places {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Places {
+    /// Waits for one and takes it.
+    fn take(&self) {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = self.freed.wait_while(taken, |taken| *taken >= MOST);
+        *free.unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+
+    fn free(&self) {
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.freed.notify_one();
+    }
+}
+
 /// Hears what comes.
 struct Doorman {
     tell: SyncSender<Arrival>,
     busy: Arc<AtomicBool>,
     patience: Duration,
+    places: Places,
 }
 
 impl Doorman {
     fn run(self, acceptor: &Acceptor) {
         let this = Arc::new(self);
         loop {
+            this.places.take();
             let channel = match acceptor.accept() {
                 Ok(channel) => channel,
                 // It was gone before it was taken.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                    this.places.free();
+                    continue;
+                }
                 Err(error) => {
                     // If nobody listens, nobody cares.
                     let _ = this.tell.send(Arrival::Broken(error));
                     return;
                 }
             };
-            // Each that is heard holds one.
-            if Arc::strong_count(&this) > MOST {
-                channel.abort();
-                continue;
-            }
             let doorman = Arc::clone(&this);
             thread::spawn(move || {
                 let arrival = doorman.hear(channel);
                 // It goes when the listener ends.
                 let _ = doorman.tell.send(arrival);
+                doorman.places.free();
             });
         }
     }
