@@ -32,6 +32,8 @@ enum What {
     ShareWhole,
     /// `flow:F`: the flow named F in whole packets, Mb/s.
     Flow(String),
+    /// `share:F`: the same over the rate of the first link.
+    ShareOf(String),
     /// `ratio:A:B`: mean throughput of the flows whose names begin with A over that of those with B.
     Ratio(String, String),
     /// `utilisation`, `utilisation:L`: of the first link, of link L.
@@ -112,6 +114,7 @@ impl TryFrom<String> for Metric {
             ["packets"] => What::Packets,
             ["share"] => What::Share,
             ["arrival_share"] => What::ArrivalShare,
+            ["share", flow] => What::ShareOf((*flow).into()),
             ["share_whole"] => What::ShareWhole,
             ["flow", flow] => What::Flow((*flow).into()),
             ["ratio", above, below] => What::Ratio((*above).into(), (*below).into()),
@@ -159,9 +162,11 @@ impl Metric {
     /// What it is about, if it names flows or a link.
     pub(crate) fn refers_to(&self) -> Vec<About<'_>> {
         match &self.what {
-            What::Flow(name) | What::Join(name, _) | What::LossOf(name) | What::Slowdown(name) => {
-                vec![About::Flow(name)]
-            }
+            What::Flow(name)
+            | What::ShareOf(name)
+            | What::Join(name, _)
+            | What::LossOf(name)
+            | What::Slowdown(name) => vec![About::Flow(name)],
             What::Ratio(above, below) => vec![About::Flows(above), About::Flows(below)],
             What::Utilisation(Some(link)) | What::PeakQueue(link) => vec![About::Link(link)],
             _ => Vec::new(),
@@ -196,6 +201,7 @@ impl Metric {
                 Some(whole / rate?)
             }
             What::Flow(name) => Some(flow_named(report, name)?.packet_throughput_bps / 1e6),
+            What::ShareOf(name) => Some(flow_named(report, name)?.packet_throughput_bps / rate?),
             What::Ratio(above, below) => {
                 let mean_of = |prefix: &str| {
                     let flows = report.flows.iter().filter(|flow| flow.name.starts_with(prefix));
@@ -501,5 +507,85 @@ pub(crate) mod tests {
         assert_eq!(metric("peak_queue:access").of(&report), Some(77.0));
         let own = report.links[0].queue.max as f64;
         assert_eq!(metric("peak_queue:l").of(&report), Some(own));
+    }
+
+    #[test]
+    fn a_packet_waits_for_those_before_it() {
+        let mut report = one_flow();
+        report.links[0].queue.mean = 50.0;
+        // Another link's queue is not in the way.
+        report.links.push(report.links[0].clone());
+        report.links[1].queue.mean = 500.0;
+        let wait = metric("queue_delay").of(&report).expect("a delay");
+        assert!((wait - 60.0).abs() < 1e-9, "50 of 1500 bytes at 10 Mb/s: {wait} ms");
+        report.links[0].rate_bps = Some(40e6);
+        let wait = metric("queue_delay").of(&report).expect("a delay");
+        assert!((wait - 15.0).abs() < 1e-9, "at 40 Mb/s: {wait} ms");
+        report.links[0].rate_bps = None;
+        assert_eq!(metric("queue_delay").of(&report), None, "a link without a rate");
+    }
+
+    #[test]
+    fn a_wait_is_what_the_round_trip_has_grown_by() {
+        let report = report(
+            "duration = \"20s\"\nmeasure_from = \"10s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
+             rate = \"10M\"\ndelay = \"10ms\"\nqueue = \"60p\"\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n\
+             cc = \"cubic\"\n",
+        );
+        let (wait, rtt) = (metric("queue_delay").of(&report), metric("rtt").of(&report));
+        let (wait, grown) = (wait.expect("a delay"), rtt.expect("a round trip") - 20.0);
+        assert!(wait > 20.0 && (wait / grown - 1.0).abs() < 0.2, "{wait} ms of {grown} ms");
+    }
+
+    #[test]
+    fn losses_of_a_flow_are_its_own() {
+        let mut report = one_flow();
+        (report.flows[0].loss_rate, report.flows[0].packets_sent) = (0.02, 3000);
+        let mut call = report.flows[0].clone();
+        (call.name, call.protocol) = ("call".into(), "cbr".into());
+        (call.loss_rate, call.packets_sent) = (0.3, 10);
+        report.flows.push(call);
+        assert_eq!(metric("loss:call").of(&report), Some(0.3));
+        assert_eq!(metric("loss:udt").of(&report), Some(0.02));
+        // What has a constant rate is no bulk flow.
+        assert_eq!(metric("loss").of(&report), Some(0.02));
+        assert_eq!(metric("loss:cal").of(&report), None);
+    }
+
+    #[test]
+    fn a_slowdown_is_a_multiple_of_the_least_time() {
+        let mut report = one_flow();
+        let flow = &mut report.flows[0];
+        // A second on the line, and two round trips.
+        (flow.bytes, flow.start_s, flow.stop_s) = (1_250_000, 3.0, 5.2);
+        let rtt = |min: f64| Some(farhaul_sim::Spread { min, mean: 2.0 * min, max: 4.0 * min });
+        flow.rtt_ms = rtt(50.0);
+        let value = |report: &Report| metric("slowdown:udt").of(report);
+        assert_eq!(value(&report), Some(2.0));
+        // Another flow has seen a shorter round trip: that is the path's.
+        let mut other = report.flows[0].clone();
+        (other.name, other.rtt_ms) = ("other".into(), rtt(25.0));
+        report.flows.push(other);
+        let slower = value(&report).expect("a slowdown");
+        assert!((slower - 2.2 / 1.05).abs() < 1e-9, "{slower}");
+        report.flows[0].bytes = 0;
+        assert_eq!(value(&report), None, "nothing has arrived");
+        assert_eq!(metric("slowdown:short").of(&report), None);
+    }
+
+    #[test]
+    fn a_short_flow_alone_is_slowed_by_its_start_and_more_by_another_flow() {
+        let run = |beside: &str| {
+            let report = report(&format!(
+                "duration = \"20s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"10M\"\ndelay = \"10ms\"\n\
+                 queue = \"100p\"\n[[flow]]\nname = \"short\"\nfrom = \"a\"\nto = \"b\"\n\
+                 protocol = \"tcp-cubic\"\nbytes = \"200kB\"\nstart = \"5s\"\n{beside}"
+            ));
+            metric("slowdown:short").of(&report).expect("it has ended")
+        };
+        let alone = run("");
+        let beside = run("[[flow]]\nname = \"long\"\nfrom = \"a\"\nto = \"b\"\ncc = \"cubic\"\n");
+        assert!((1.0..2.5).contains(&alone), "{alone}");
+        assert!(beside > 1.5 * alone, "{beside} beside another flow, {alone} alone");
     }
 }
