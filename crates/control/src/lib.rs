@@ -53,7 +53,7 @@ pub use law::{
     TOLERATED_LOSS, Trace, View,
 };
 pub use ledbat::Ledbat;
-pub use registry::{Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, register};
+pub use registry::{Kind, LawInfo, Make, Param, Spec, SpecError, Values, laws, own_laws, register};
 pub use reno::{Aimd, Reno};
 pub use sampler::Sampler;
 pub use scalable::{Scalable, ScalableRule};

@@ -195,6 +195,11 @@ const OWN: &[&LawInfo] = &[
 /// Laws of users.
 static ADDED: RwLock<Vec<&'static LawInfo>> = RwLock::new(Vec::new());
 
+/// The laws that come with farhaul, in the order to present them: without those of users.
+pub fn own_laws() -> &'static [&'static LawInfo] {
+    OWN
+}
+
 /// Every law that can be made by name, in the order to present them.
 pub fn laws() -> Vec<&'static LawInfo> {
     let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
