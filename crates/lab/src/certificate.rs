@@ -2,8 +2,8 @@
 //!
 //! The battery is a file of data, `certificate.toml`, of four parts. *Gates* are for the sake of others on the
 //! network: a law that misses one has no score. *Families* are scenarios that a section of RFC 9743 asks for, and
-//! *pairs* are flows of the law and of another one side by side; both are drawn from a seed that is given when the
-//! certificate is made, so that no law can be fitted to them, and the score is their mean. The *reference* are fixed
+//! *pairs* are flows of the law and of another one side by side; the score is their mean. All three are drawn from a
+//! seed that is given when the certificate is made, so that no law can be fitted to them. The *reference* are fixed
 //! plans, the same for every certificate, which do not count. There is no score for the reduced battery.
 //!
 //! | file | subject |
@@ -13,10 +13,12 @@
 //! | `family.rs` | families and pairs |
 //! | `scale.rs` | from measurements to points |
 //! | `overview.rs` | certificates of several laws side by side |
+//! | `matrix.rs` | what laws leave each other |
 
 mod battery;
 mod draw;
 mod family;
+mod matrix;
 mod overview;
 mod scale;
 
@@ -27,6 +29,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use battery::Battery;
+pub use matrix::Matrix;
 pub use overview::overview;
 
 use crate::chart::{Axis, Bar, Bars, Figure};
@@ -50,14 +53,9 @@ pub struct Certificate {
     pub quick: bool,
     /// What scenarios are drawn from.
     pub seed: u64,
-    /// The mean of `families` and `pairs`; none if a gate is missed, and from the reduced battery.
-    pub overall: Option<f64>,
-    /// The mean of the families' scores.
-    pub families: Option<f64>,
-    /// The mean of the pairs' scores.
-    pub pairs: Option<f64>,
-    /// The mean of the fixed plans' scores, which does not count.
-    pub reference: Option<f64>,
+    /// What its parts come to.
+    #[serde(flatten)]
+    pub means: Means,
     /// In the order of the battery.
     pub items: Vec<Scored>,
     /// Laws to compare with, which went through the same in the same run.
@@ -70,20 +68,32 @@ pub struct Certificate {
     pub battery: String,
 }
 
+/// What the names of pairs begin with; the other law follows.
+const PAIR_PREFIX: &str = "with ";
+
+/// What the parts of a certificate come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Means {
+    /// The mean of `families` and `pairs`; none if a gate is missed, and from the reduced battery.
+    pub overall: Option<f64>,
+    /// The mean of the families' scores.
+    pub families: Option<f64>,
+    /// The mean of the pairs' scores.
+    pub pairs: Option<f64>,
+    /// The mean of the fixed plans' scores, which does not count.
+    pub reference: Option<f64>,
+}
+
 /// A law that certificates are compared with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Baseline {
     /// The law.
     pub law: String,
-    /// [`Certificate::overall`].
-    pub overall: Option<f64>,
-    /// [`Certificate::families`].
-    pub families: Option<f64>,
-    /// [`Certificate::pairs`].
-    pub pairs: Option<f64>,
-    /// [`Certificate::reference`].
-    pub reference: Option<f64>,
+    /// What the parts of its certificate come to.
+    #[serde(flatten)]
+    pub means: Means,
     /// Points by the item's name.
     pub scores: BTreeMap<String, f64>,
 }
@@ -103,10 +113,23 @@ pub enum Part {
     Pair,
 }
 
-/// The mean score of the items of a part, to a tenth; none if there are none.
-fn part_mean(items: &[Scored], part: Part) -> Option<f64> {
-    let of = items.iter().filter(|item| item.part == part);
-    mean(&of.map(|item| item.score).collect::<Vec<_>>()).map(scale::to_tenths)
+impl Means {
+    /// Of these items, each mean to a tenth.
+    fn of(items: &[Scored], quick: bool) -> Means {
+        let part = |part: Part| {
+            let of = items.iter().filter(|item| item.part == part);
+            mean(&of.map(|item| item.score).collect::<Vec<_>>()).map(scale::to_tenths)
+        };
+        let (families, pairs) = (part(Part::Family), part(Part::Pair));
+        let drawn = families.zip(pairs).map(|(families, pairs)| (families + pairs) / 2.0);
+        let counts = !quick && items.iter().all(Scored::holds);
+        Means {
+            overall: drawn.filter(|_| counts).map(scale::to_tenths),
+            families,
+            pairs,
+            reference: part(Part::Reference),
+        }
+    }
 }
 
 /// A part's name and mean, and the means of the laws to compare with.
@@ -190,24 +213,24 @@ impl Certificate {
         let others = others.iter().filter(|other| other.law != self.law);
         let baseline = |other: &Certificate| Baseline {
             law: other.law.clone(),
-            overall: other.overall,
-            families: other.families,
-            pairs: other.pairs,
-            reference: other.reference,
+            means: other.means,
             scores: other.items.iter().map(|item| (item.name.clone(), item.score)).collect(),
         };
         self.baselines = others.map(baseline).collect();
     }
 
     /// The means of the parts, with their names and those of the laws to compare with.
-    fn means(&self) -> Vec<PartMean> {
-        let of = |one: fn(&Baseline) -> Option<f64>| self.baselines.iter().map(one).collect();
-        let means = [
-            ("families", self.families, of(|baseline| baseline.families)),
-            ("pairs", self.pairs, of(|baseline| baseline.pairs)),
-            ("reference", self.reference, of(|baseline| baseline.reference)),
+    fn part_means(&self) -> Vec<PartMean> {
+        let parts: [(&'static str, fn(&Means) -> Option<f64>); 3] = [
+            ("families", |means| means.families),
+            ("pairs", |means| means.pairs),
+            ("reference", |means| means.reference),
         ];
-        means.into_iter().filter(|(_, mean, _)| mean.is_some()).collect()
+        let of = |(name, mean): (_, fn(&Means) -> Option<f64>)| {
+            let others = self.baselines.iter().map(|baseline| mean(&baseline.means)).collect();
+            (name, mean(&self.means), others)
+        };
+        parts.into_iter().map(of).filter(|(_, mean, _)| mean.is_some()).collect()
     }
 
     /// The item's points of the laws to compare with.
@@ -242,11 +265,11 @@ impl Certificate {
             let others = self.compared(&item.name);
             rows.push(row(&item.name, &item.section, item.shown(), Some(item.score), others));
         }
-        for (name, mean, others) in self.means() {
+        for (name, mean, others) in self.part_means() {
             rows.push(row(name, "", String::new(), mean, others));
         }
-        let others = self.baselines.iter().map(|baseline| baseline.overall).collect();
-        rows.push(row("overall", "", self.why_none(), self.overall, others));
+        let others = self.baselines.iter().map(|baseline| baseline.means.overall).collect();
+        rows.push(row("overall", "", self.why_none(), self.means.overall, others));
         let laws = self.baselines.iter().map(|baseline| &*baseline.law);
         let columns = ["item", "RFC 9743", "measured", "score"].into_iter().chain(laws).chain([""]);
         let columns = columns.map(|name| Column::new(name, "")).collect();
@@ -262,7 +285,7 @@ impl Certificate {
     pub fn why_none(&self) -> String {
         let missed: Vec<&str> =
             self.items.iter().filter(|item| !item.holds()).map(|item| &*item.name).collect();
-        match self.overall {
+        match self.means.overall {
             Some(_) => String::new(),
             None if missed.is_empty() => "reduced battery".into(),
             None => format!("missed: {}", missed.join(", ")),
@@ -309,9 +332,9 @@ impl Certificate {
             cells
         };
         let mut rows: Vec<Vec<Cell>> = self.items.iter().map(row).collect();
-        let overall = self.baselines.iter().map(|baseline| baseline.overall).collect();
+        let overall = self.baselines.iter().map(|baseline| baseline.means.overall).collect();
         for (name, mean, others) in
-            self.means().into_iter().chain([("overall", self.overall, overall)])
+            self.part_means().into_iter().chain([("overall", self.means.overall, overall)])
         {
             let mut cells = vec![Cell::Missing; headings.len()];
             (cells[0], cells[SCORE]) = (name.into(), mean.into());
@@ -336,7 +359,7 @@ impl Certificate {
         let mut bars: Vec<Bar> = self.items.iter().map(bar).collect();
         bars.push(Bar {
             name: "overall".into(),
-            value: self.overall.unwrap_or(0.0).round(),
+            value: self.means.overall.unwrap_or(0.0).round(),
             note: self.why_none(),
             strong: true,
         });
@@ -417,10 +440,12 @@ pub(crate) mod tests {
             source: "a paper".into(),
             quick: false,
             seed: 7,
-            overall: Some(49.9),
-            families: Some(60.0),
-            pairs: Some(39.8),
-            reference: None,
+            means: Means {
+                overall: Some(49.9),
+                families: Some(60.0),
+                pairs: Some(39.8),
+                reference: None,
+            },
             baselines: Vec::new(),
             items: vec![
                 item("start", Some(1.0 / 3.0), "s", 99.6),
@@ -445,7 +470,11 @@ pub(crate) mod tests {
              pairs                            40  ██████████\n\
              overall                          50  ████████████▌\n"
         );
-        let quick = Certificate { quick: true, overall: None, ..certificate("udt") };
+        let quick = {
+            let mut quick = Certificate { quick: true, ..certificate("udt") };
+            quick.means.overall = None;
+            quick
+        };
         assert!(quick.text().contains("  drawn from seed 7\n  the reduced battery\n"));
         assert_eq!(quick.why_none(), "reduced battery");
         let legend = certificate("udt").legend();
@@ -455,7 +484,7 @@ pub(crate) mod tests {
     #[test]
     fn other_laws_stand_beside_it() {
         let mut other = certificate("copa");
-        (other.items[0].score, other.overall, other.pairs) = (12.0, None, Some(33.0));
+        (other.items[0].score, other.means.overall, other.means.pairs) = (12.0, None, Some(33.0));
         let mut compared = certificate("udt");
         compared.compare_with(&[certificate("udt"), other]);
         let laws: Vec<&str> = compared.baselines.iter().map(|one| one.law.as_str()).collect();
@@ -482,7 +511,7 @@ pub(crate) mod tests {
         assert!(Scored::default().holds(), "no gate");
         let mut missed = certificate("udt");
         missed.items.push(Scored { name: "thin link".into(), ..item(1.0, 0.0, Some(0.1)) });
-        missed.overall = None;
+        missed.means.overall = None;
         assert_eq!(missed.why_none(), "missed: thin link");
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use farhaul_control::{Spec, laws};
-use farhaul_lab::certificate::{Battery, Certificate, overview};
+use farhaul_lab::certificate::{Battery, Certificate, Matrix, overview};
 use farhaul_lab::experiment::Options;
 use farhaul_lab::sweep;
 use serde::Serialize;
@@ -25,7 +25,8 @@ const SIDE_BY_SIDE: usize = 6;
 /// Two gates come first: what a thin link has left for TCP, and what is lost there. A law that misses one has no overall
 /// score. The score is of scenarios that are drawn anew each time, by section of RFC 9743, and of pairs: one flow of the law
 /// beside one of each other law and of TCP, where the lesser share counts. Fixed plans are measured beside, and do not count.
-/// The laws bbr, cubic and copa go through the same for comparison. Each answer has 0 to 100 points.
+/// The laws bbr, cubic and copa go through the same for comparison. Each answer has 0 to 100 points. Several laws are also put
+/// side by side, with a table of all pairs (certificates.json, .csv, .svg, .png).
 #[derive(Args, Debug)]
 pub struct CertifyArgs {
     /// Which law, with its parameters; may be given several times. See `farhaul cc list`
@@ -46,10 +47,18 @@ pub struct CertifyArgs {
 const BASELINES: [&str; 3] = ["bbr", "cubic", "copa"];
 
 /// Certificates and where they are.
-#[derive(Serialize)]
 pub struct Certified {
     pub certificates: Vec<Certificate>,
     pub files: Vec<PathBuf>,
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Printed {
+    certificates: Vec<Certificate>,
+    /// What the laws leave each other.
+    pairs: Matrix,
+    files: Vec<PathBuf>,
 }
 
 /// Runs the command.
@@ -61,8 +70,14 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
         }
     }
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
-    let certified = certify(&chosen, seed, &args.common)?;
-    output::emit(args.common.json, &certified, |Certified { certificates, files }, out| {
+    let Certified { certificates, mut files } = certify(&chosen, seed, &args.common)?;
+    if certificates.len() > 1 {
+        let written = overview(&certificates).write(&args.common.out);
+        files.extend(written.context("the laws side by side")?);
+    }
+    let pairs = Matrix::of(&certificates);
+    let printed = Printed { certificates, pairs, files };
+    output::emit(args.common.json, &printed, |Printed { certificates, files, .. }, out| {
         for certificate in certificates {
             writeln!(out, "{}", certificate.text())?;
         }

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::draw::Drawn;
 use super::family::{Family, Other, Pairs};
-use super::scale::{self, Take, score, to_tenths};
-use super::{Certificate, Part, Scored, part_mean};
+use super::scale::{self, Take, score};
+use super::{Certificate, Means, Part, Scored};
 use crate::chart::Scale;
 use crate::experiment::data::{Ground, PlanSpec, Version};
 use crate::experiment::metric::Metric;
@@ -129,9 +129,6 @@ impl Battery {
             return Err("the law panicked; a law that fails gets no certificate".into());
         }
         let items = self.judge(&due, &runs);
-        let gates_hold = items.iter().all(Scored::holds);
-        let (families, pairs) = (part_mean(&items, Part::Family), part_mean(&items, Part::Pair));
-        let drawn = families.zip(pairs).map(|(families, pairs)| (families + pairs) / 2.0);
         let info = law.info();
         Ok(Some(Certificate {
             command: format!(
@@ -145,10 +142,7 @@ impl Battery {
             source: info.source.to_owned(),
             quick,
             seed,
-            overall: drawn.filter(|_| gates_hold && !quick).map(to_tenths),
-            families,
-            pairs,
-            reference: part_mean(&items, Part::Reference),
+            means: Means::of(&items, quick),
             items,
             baselines: Vec::new(),
         }))
@@ -321,6 +315,7 @@ impl Item {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
+    use super::super::scale::to_tenths;
     use super::*;
 
     #[test]
@@ -472,21 +467,21 @@ rate = { from = 3, to = 8, unit = "M" }
         assert!(share.measured.is_some_and(|share| (50.0..=100.0).contains(&share)), "{share:?}");
         assert_eq!(share.score, to_tenths(share.measured.unwrap_or(0.0)));
         assert_eq!((late.measured, late.score, late.shown()), (None, 0.0, "never".to_owned()));
-        assert_eq!(certificate.reference, Some(to_tenths(share.score / 2.0)));
+        assert_eq!(certificate.means.reference, Some(to_tenths(share.score / 2.0)));
         // One of each law but blast, and of TCP CUBIC.
         let pairs = of_part(&certificate, Part::Pair);
         assert_eq!(pairs.len(), laws().len());
         assert!(pairs.iter().all(|pair| pair.section == "5.2.1" && pair.scenarios.len() == 1));
         // What is fixed does not count.
         let (families, pairs) =
-            (certificate.families.expect("some"), certificate.pairs.expect("some"));
-        assert_eq!(certificate.overall, Some(to_tenths((families + pairs) / 2.0)));
+            (certificate.means.families.expect("some"), certificate.means.pairs.expect("some"));
+        assert_eq!(certificate.means.overall, Some(to_tenths((families + pairs) / 2.0)));
         // The same, whatever the number of threads; the reduced version is another.
         assert_eq!(certify(SMALL, "udt:window=8", 5, false, 3).json(), certificate.json());
         let quick = certify(SMALL, "udt:window=8", 5, true, 1);
         assert!(quick.quick && quick.command.ends_with(" --seed 5 --quick"));
         assert_ne!(of_part(&quick, Part::Reference), fixed);
-        assert_eq!(quick.overall, None);
+        assert_eq!(quick.means.overall, None);
     }
 
     #[test]
@@ -515,7 +510,7 @@ rate = { from = 3, to = 8, unit = "M" }
         let (first, again, other) = (drawn(1), drawn(1), drawn(2));
         assert_eq!(first, again);
         assert!(values(&first).iter().zip(&values(&other)).all(|(one, other)| one != other));
-        assert_ne!(first.families, other.families);
+        assert_ne!(first.means.families, other.means.families);
         assert_eq!(of_part(&first, Part::Reference), of_part(&other, Part::Reference));
         // All laws meet the same.
         assert_eq!(values(&certify(SMALL, "reno", 1, false, 2)), values(&first));
@@ -547,10 +542,10 @@ rate = { from = 3, to = 8, unit = "M" }
             let text = SMALL.replacen("worst = 0\n", &format!("worst = 0\ngate = {gate}\n"), 1);
             certify(&text, "udt", 1, false, 2)
         };
-        assert!(gated("1").overall.is_some());
+        assert!(gated("1").means.overall.is_some());
         let missed = gated("100");
-        assert_eq!((missed.overall, missed.why_none().as_str()), (None, "missed: share"));
-        assert!(missed.families.is_some() && missed.pairs.is_some());
+        assert_eq!((missed.means.overall, missed.why_none().as_str()), (None, "missed: share"));
+        assert!(missed.means.families.is_some() && missed.means.pairs.is_some());
     }
 
     #[test]
@@ -571,7 +566,7 @@ rate = { from = 3, to = 8, unit = "M" }
         let ((half, held), (twice, missed)) = (gate(&passes), gate(&misses));
         assert!((twice / half - 4.0).abs() < 1e-9 && half > 20.0, "{half} {twice}");
         assert_eq!((held, missed), (true, false));
-        assert!(passes.overall.is_some() && misses.overall.is_none());
+        assert!(passes.means.overall.is_some() && misses.means.overall.is_none());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::draw::{self, Draw, Drawn};
 use super::scale::{self, score, to_tenths};
-use super::{Part, Scenario, Scored};
+use super::{PAIR_PREFIX, Part, Scenario, Scored};
 use crate::chart::Scale;
 use crate::experiment::data::Ground;
 use crate::experiment::metric::{Metric, flow_named};
@@ -182,7 +182,7 @@ impl Pairs {
             "the lesser of what the law and {} have, in percent of the fair share, side by side",
             other.name
         );
-        let name = format!("with {}", other.name);
+        let name = format!("{PAIR_PREFIX}{}", other.name);
         of_points(Part::Pair, &name, &self.section, &what, scenarios)
     }
 

@@ -1,7 +1,8 @@
 //! Certificates of several laws side by side.
 
-use super::{Certificate, Scored};
+use super::{Certificate, Matrix, Scored};
 use crate::chart::{Axis, Figure, Grid};
+use crate::experiment::VERSION;
 use crate::number::fixed;
 use crate::report::Outcome;
 use crate::table::{Cell, Column, Table};
@@ -10,8 +11,8 @@ const OVERALL: &str = "overall";
 /// Laws beside each other in a map, which leave their names room.
 const SIDE_BY_SIDE: usize = 8;
 
-/// What the battery has shown of these laws: maps of scores, and a table of scores and measurements,
-/// items below each other and laws beside each other.
+/// What the battery has shown of these laws: maps of scores and of pairs, a table of scores and measurements,
+/// items below each other and laws beside each other, and one of pairs.
 pub fn overview(certificates: &[Certificate]) -> Outcome {
     let items = items(certificates);
     let quick = certificates.iter().any(|certificate| certificate.quick);
@@ -21,6 +22,19 @@ pub fn overview(certificates: &[Certificate]) -> Outcome {
         notes.push(
             "The reduced battery: shorter runs, and no gigabit link for a flow alone.".into(),
         );
+    }
+    let laws: String =
+        certificates.iter().map(|certificate| format!(" --cc {}", certificate.law)).collect();
+    // Certificates of several seeds are no comparison; those that are read again may be.
+    let seed = certificates.first().map(|first| first.seed);
+    let seed = seed.filter(|seed| certificates.iter().all(|one| one.seed == *seed));
+    let seed = seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
+    let pairs = Matrix::of(certificates);
+    let scores = certificates.chunks(SIDE_BY_SIDE).map(|part| map(part, &items));
+    let charts = scores.chain(pairs.maps(SIDE_BY_SIDE)).collect();
+    let mut tables = vec![table(certificates, &items)];
+    if !pairs.is_empty() {
+        tables.push(pairs.table());
     }
     Outcome {
         id: "certificates".into(),
@@ -33,11 +47,12 @@ pub fn overview(certificates: &[Certificate]) -> Outcome {
                 reference and do not count. No law can have all points: what is gained in one item is \
                 often lost in another."
             .into(),
-        charts: certificates.chunks(SIDE_BY_SIDE).map(|part| map(part, &items)).collect(),
-        tables: vec![table(certificates, &items)],
+        charts,
+        tables,
         notes,
         quick,
-        command: format!("farhaul lab certify --all{}", if quick { " --quick" } else { "" }),
+        command: format!("farhaul lab certify{laws}{seed}{}", if quick { " --quick" } else { "" }),
+        version: VERSION.into(),
         ..Outcome::default()
     }
 }
@@ -63,7 +78,7 @@ fn map(certificates: &[Certificate], items: &[&Scored]) -> Figure {
     names.push(OVERALL.into());
     names.reverse();
     let cell = |name: &str, certificate: &Certificate| match name {
-        OVERALL => certificate.overall,
+        OVERALL => certificate.means.overall,
         name => item(certificate, name).map(|item| item.score),
     };
     let row = |name: &String| certificates.iter().map(|one| cell(name, one)).collect();
@@ -91,7 +106,7 @@ fn table(certificates: &[Certificate], items: &[&Scored]) -> Table {
         })
     };
     let mut rows: Vec<Vec<Cell>> = items.iter().map(|item| of(&item.name)).collect();
-    rows.push(row(OVERALL, &|certificate| match certificate.overall {
+    rows.push(row(OVERALL, &|certificate| match certificate.means.overall {
         Some(overall) => fixed(overall, 0).into(),
         None => format!("none ({})", certificate.why_none()).into(),
     }));
@@ -145,6 +160,8 @@ mod tests {
     fn one_reduced_certificate_makes_it_reduced() {
         let quick = Certificate { quick: true, ..certificate("udt") };
         let outcome = overview(&[quick, certificate("reno")]);
-        assert!(outcome.quick && outcome.command.ends_with(" --quick"));
+        assert!(outcome.quick);
+        let command = "farhaul lab certify --cc udt --cc reno --seed 7 --quick";
+        assert_eq!(outcome.command, command);
     }
 }
