@@ -237,6 +237,36 @@ fn a_certificate_leaves_its_files() {
 }
 
 #[test]
+fn several_laws_are_put_side_by_side() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = ["certify", "--cc", "cubic", "--cc", "copa", "--quick", "--seed", "12", "--out"];
+    let certified = json(folder.path(), &[&args[..], &["here", "--json"]].concat());
+    let pairs = &certified["pairs"];
+    assert_eq!(pairs["laws"], json!(["cubic", "copa"]));
+    let beside = pairs["beside"].as_array().expect("names");
+    // Three TCPs, and each law but blast.
+    assert_eq!(beside.len(), 3 + laws(folder.path()).len() - 1);
+    let shares = pairs["lesser_share"].as_array().expect("rows");
+    assert_eq!(shares.len(), beside.len());
+    let between =
+        |share: &Value| share.as_f64().is_some_and(|share| (0.0..=100.0).contains(&share));
+    for row in shares {
+        assert!(
+            row.as_array().is_some_and(|row| row.len() == 2 && row.iter().all(between)),
+            "{row}"
+        );
+    }
+    let csv = fs::read_to_string(folder.path().join("here/certificates-2.csv")).expect("a table");
+    assert!(csv.starts_with("beside,cubic,copa\r\n"), "{csv}");
+    assert_eq!(csv.lines().count(), 1 + beside.len());
+    for name in ["certificates.json", "certificates.csv", "certificates.svg", "certificates-2.png"]
+    {
+        let listed = certified["files"].as_array().expect("files");
+        assert!(listed.contains(&format!("here/{name}").into()), "{name}: {listed:?}");
+    }
+}
+
+#[test]
 fn a_law_that_is_not_there_gets_no_certificate() {
     let folder = tempfile::tempdir().expect("a folder");
     for (law, message) in [

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `battery.rs` | the file, and its run |
 //! | `draw.rs` | values that are drawn from the seed |
+//! | `gate.rs` | gates |
 //! | `family.rs` | families and pairs |
 //! | `scale.rs` | from measurements to points |
 //! | `overview.rs` | certificates of several laws side by side |
@@ -18,6 +19,7 @@
 mod battery;
 mod draw;
 mod family;
+mod gate;
 mod matrix;
 mod overview;
 mod scale;

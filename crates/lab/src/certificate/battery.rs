@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::draw::Drawn;
 use super::family::{Family, Other, Pairs};
+use super::gate::Gate;
 use super::scale::{self, Take, score};
 use super::{Certificate, Means, Part, Scored};
 use crate::chart::Scale;
@@ -20,10 +21,11 @@ const FILE: &str = include_str!("../../certificate.toml");
 /// The variable of the plans that is the law.
 pub(super) const LAW: &str = "law";
 
-/// Plans, and what is measured in them; families of scenarios that are drawn; and pairs.
+/// Gates, families of scenarios and pairs, which are drawn; plans, and what is measured in them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Battery {
+    gate: Vec<Gate>,
     plan: Vec<PlanSpec>,
     item: Vec<Item>,
     family: Vec<Family>,
@@ -56,24 +58,11 @@ struct Item {
     worst: f64,
     #[serde(default)]
     scale: Scale,
-    /// What must be reached: at least this where more is better, else at most.
-    gate: Option<f64>,
-    /// The same as a multiple of what another law has in the same run.
-    gate_of: Option<GateOf>,
-}
-
-/// A gate that is measured.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GateOf {
-    /// Where the same is measured of another law.
-    plan: String,
-    /// How many times that is the gate.
-    times: f64,
 }
 
 /// What was run for a law, in the order of the runs.
 struct Due<'a> {
+    gates: Vec<(&'a Gate, Vec<Drawn>)>,
     plans: Vec<&'a PlanSpec>,
     families: Vec<(&'a Family, Vec<Drawn>)>,
     others: Vec<Other>,
@@ -117,12 +106,13 @@ impl Battery {
         let version = if quick { Version::Reduced } else { Version::Full };
         let law_text = law.to_string();
         let due = Due {
+            gates: self.gate.iter().map(|one| (one, one.drawn(seed, quick))).collect(),
             plans: self.due_plans().collect(),
             families: self.family.iter().map(|one| (one, one.drawn(seed, quick))).collect(),
-            others: self.pairs.others(),
+            others: self.pairs.others(law),
             paired: self.pairs.drawn(seed, quick),
         };
-        let plans = self.plans(&due, version, &law_text, seed)?;
+        let plans = self.plans(&due, version, &law_text)?;
         let Some(runs) = run_plans(&plans, jobs, watch, stop) else { return Ok(None) };
         let mut flows = runs.iter().flatten().flat_map(|run| &run.report.flows);
         if flows.any(|flow| flow.ended == Some(Ended::LawFailed)) {
@@ -148,29 +138,37 @@ impl Battery {
         }))
     }
 
-    /// What is to be run: the plans, the drawn families, and the pairs.
-    fn plans(
-        &self,
-        due: &Due<'_>,
-        version: Version,
-        law: &str,
-        seed: u64,
-    ) -> Result<Vec<Plan>, String> {
-        let fixed = due.plans.iter().map(|spec| self.read(spec, version, law, seed));
+    /// What is to be run: the gates, the plans, the drawn families, and the pairs.
+    fn plans(&self, due: &Due<'_>, version: Version, law: &str) -> Result<Vec<Plan>, String> {
+        let mut plans = Vec::new();
+        for (gate, drawn) in &due.gates {
+            plans.extend(gate.read(drawn, law)?);
+        }
+        let fixed = due.plans.iter().map(|spec| self.read(spec, version, law));
         let drawn = due.families.iter();
         let drawn = drawn.flat_map(|(family, drawn)| drawn.iter().map(|one| family.read(one, law)));
         let pair = |other| due.paired.iter().map(move |drawn| self.pairs.read(drawn, law, other));
-        fixed.chain(drawn).chain(due.others.iter().flat_map(pair)).collect()
+        for plan in fixed.chain(drawn).chain(due.others.iter().flat_map(pair)) {
+            plans.push(plan?);
+        }
+        Ok(plans)
     }
 
     /// `runs`: of what [`Battery::plans`] has given.
     fn judge(&self, due: &Due<'_>, runs: &[Vec<Measured>]) -> Vec<Scored> {
-        let (fixed, drawn) = runs.split_at(due.plans.len());
+        let gate_runs = due.gates.iter().map(|(gate, drawn)| gate.runs(drawn.len())).sum();
+        let (gates, rest) = runs.split_at(gate_runs);
+        let (fixed, drawn) = rest.split_at(due.plans.len());
         let of_plan = |name: &str| {
             let place = due.plans.iter().position(|plan| plan.name == name);
             place.map_or(&[][..], |place| fixed[place].as_slice())
         };
-        let mut items: Vec<Scored> = self.due_items().map(|item| item.judge(&of_plan)).collect();
+        let (mut items, mut gates) = (Vec::new(), gates.iter().flatten());
+        for (gate, scenarios) in &due.gates {
+            let runs: Vec<_> = gates.by_ref().take(gate.runs(scenarios.len())).collect();
+            items.push(gate.judge(scenarios, &runs));
+        }
+        items.extend(self.due_items().map(|item| item.judge(&of_plan)));
         let mut drawn = drawn.iter().flatten();
         for (family, scenarios) in &due.families {
             let runs: Vec<&Measured> = drawn.by_ref().take(scenarios.len()).collect();
@@ -194,17 +192,8 @@ impl Battery {
         self.plan.iter().filter(|plan| self.due_items().any(|item| item.is_about(plan)))
     }
 
-    /// What gates are about is drawn from the seed as well; the reference is always the same.
-    fn read(
-        &self,
-        spec: &PlanSpec,
-        version: Version,
-        law: &str,
-        seed: u64,
-    ) -> Result<Plan, String> {
-        let gated = self.item.iter().any(|item| item.is_gate() && item.is_about(spec));
-        let law = [(LAW.to_owned(), law.to_owned())];
-        spec.read(&self.plan, version, &law, gated.then_some(seed))
+    fn read(&self, spec: &PlanSpec, version: Version, law: &str) -> Result<Plan, String> {
+        spec.read(&self.plan, version, &[(LAW.to_owned(), law.to_owned())], None)
     }
 
     /// Whether the file is well-formed, in both versions: each plan is there, has a law that is not
@@ -231,22 +220,25 @@ impl Battery {
                 return Err(wrong("there are two of them"));
             }
             item.check().map_err(wrong)?;
-            let plans = std::iter::once(&item.plan).chain(item.gate_of.as_ref().map(|of| &of.plan));
-            for name in plans {
-                if !self.plan.iter().any(|plan| plan.name == *name) {
-                    return Err(wrong(&format!("there is no plan '{name}'")));
-                }
+            if !self.plan.iter().any(|plan| plan.name == item.plan) {
+                return Err(wrong(&format!("there is no plan '{}'", item.plan)));
             }
         }
         for spec in self.due_plans() {
             for version in [Version::Full, Version::Reduced] {
-                let plan = self.read(spec, version, &Spec::default().to_string(), 1)?;
+                let plan = self.read(spec, version, &Spec::default().to_string())?;
                 let names = Names::of(&plan, Ground::Simulator)?;
                 for item in self.due_items().filter(|item| item.is_about(spec)) {
                     let wrong = |error: String| format!("item '{}': {error}", item.name);
                     names.check_metric(&item.metric).map_err(wrong)?;
                 }
             }
+        }
+        for (index, gate) in self.gate.iter().enumerate() {
+            if self.gate[..index].iter().any(|other| other.name == gate.name) {
+                return Err(format!("gate '{}': there are two of them", gate.name));
+            }
+            gate.check()?;
         }
         for (index, family) in self.family.iter().enumerate() {
             if self.family[..index].iter().any(|other| other.name == family.name) {
@@ -259,23 +251,16 @@ impl Battery {
 }
 
 impl Item {
-    /// Whether anything of it is measured in that plan.
+    /// Whether it is measured in that plan.
     fn is_about(&self, plan: &PlanSpec) -> bool {
-        self.plan == plan.name || self.gate_of.as_ref().is_some_and(|of| of.plan == plan.name)
-    }
-
-    fn is_gate(&self) -> bool {
-        self.gate.is_some() || self.gate_of.is_some()
+        self.plan == plan.name
     }
 
     fn judge<'a>(&self, runs: &dyn Fn(&str) -> &'a [Measured]) -> Scored {
         let one = |run: &Measured| Some(self.metric.of(&run.report)? / self.divide.unwrap_or(1.0));
-        let of = |plan: &str| self.take.of(&runs(plan).iter().map(one).collect::<Vec<_>>());
-        let measured = of(&self.plan);
-        // Where the other law's could not be measured there is nothing to reach.
-        let times = |gate: &GateOf| of(&gate.plan).map_or(f64::NAN, |other| other * gate.times);
+        let measured = self.take.of(&runs(&self.plan).iter().map(one).collect::<Vec<_>>());
         Scored {
-            part: if self.is_gate() { Part::Gate } else { Part::Reference },
+            part: Part::Reference,
             section: self.section.clone(),
             scenarios: Vec::new(),
             name: self.name.clone(),
@@ -285,7 +270,7 @@ impl Item {
             best: self.best,
             worst: self.worst,
             score: score(measured, (self.best, self.worst), self.scale),
-            gate: self.gate.or_else(|| self.gate_of.as_ref().map(times)),
+            gate: None,
         }
     }
 
@@ -297,14 +282,6 @@ impl Item {
         scale::check((best, worst), self.scale)?;
         if self.divide.is_some_and(|by| !by.is_normal()) {
             Err("'divide' is no number to divide by")
-        } else if self.gate.is_some() && self.gate_of.is_some() {
-            Err("write 'gate' or 'gate_of'")
-        } else if self.gate_of.as_ref().is_some_and(|of| !(of.times > 0.0 && of.times.is_finite()))
-        {
-            Err("'times' of its gate is no multiple")
-        } else if self.gate.is_some_and(|gate| gate.clamp(best.min(worst), best.max(worst)) != gate)
-        {
-            Err("'gate' is not on its scale")
         } else {
             Ok(())
         }
@@ -314,6 +291,8 @@ impl Item {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
+
+    use farhaul_control::own_laws;
 
     use super::super::scale::to_tenths;
     use super::*;
@@ -325,6 +304,71 @@ mod tests {
     }
 
     const SMALL: &str = r#"
+[[gate]]
+name = "beside it"
+section = "5.1.1"
+what = "what a TCP has"
+draws = 2
+metric = "share:tcp"
+divide = 1.0
+best = 1
+worst = 0
+at_least = 0.1
+scenario = '''
+duration = "4s"
+measure_from = "1s"
+[[link]]
+name = "l"
+from = "a"
+to = "b"
+rate = "$rate"
+delay = "5ms"
+[[flow]]
+name = "law"
+from = "a"
+to = "b"
+protocol = "$protocol"
+cc = "$law"
+[[flow]]
+name = "tcp"
+from = "a"
+to = "b"
+protocol = "tcp-cubic"
+'''
+[gate.draw]
+rate = { from = 2, to = 6, unit = "M" }
+
+[[gate]]
+name = "lost"
+section = "5.1.1"
+what = "what it loses"
+draws = 2
+metric = "loss"
+divide = 0.01
+unit = "%"
+best = 0
+worst = 60
+times_tcp = 5
+scenario = '''
+duration = "4s"
+[[link]]
+name = "l"
+from = "a"
+to = "b"
+rate = "3M"
+delay = "5ms"
+queue = "$queue"
+[[flow]]
+name = "law"
+from = "a"
+to = "b"
+protocol = "$protocol"
+cc = "$law"
+count = 4
+'''
+[gate.draw]
+queue = { from = 6, to = 10, unit = "p", whole = true }
+
 [[plan]]
 name = "one"
 quick = { time = "1s" }
@@ -468,9 +512,9 @@ rate = { from = 3, to = 8, unit = "M" }
         assert_eq!(share.score, to_tenths(share.measured.unwrap_or(0.0)));
         assert_eq!((late.measured, late.score, late.shown()), (None, 0.0, "never".to_owned()));
         assert_eq!(certificate.means.reference, Some(to_tenths(share.score / 2.0)));
-        // One of each law but blast, and of TCP CUBIC.
+        // One of each law but blast, of TCP CUBIC, and of itself.
         let pairs = of_part(&certificate, Part::Pair);
-        assert_eq!(pairs.len(), laws().len());
+        assert_eq!(pairs.len(), own_laws().len() + 1);
         assert!(pairs.iter().all(|pair| pair.section == "5.2.1" && pair.scenarios.len() == 1));
         // What is fixed does not count.
         let (families, pairs) =
@@ -538,35 +582,65 @@ rate = { from = 3, to = 8, unit = "M" }
 
     #[test]
     fn a_law_that_misses_a_gate_has_no_score() {
-        let gated = |gate: &str| {
-            let text = SMALL.replacen("worst = 0\n", &format!("worst = 0\ngate = {gate}\n"), 1);
-            certify(&text, "udt", 1, false, 2)
+        let gated = |law: &str, least: &str| {
+            let text = SMALL.replacen("at_least = 0.1", &format!("at_least = {least}"), 1);
+            certify(&text, law, 1, false, 2)
         };
-        assert!(gated("1").means.overall.is_some());
-        let missed = gated("100");
-        assert_eq!((missed.means.overall, missed.why_none().as_str()), (None, "missed: share"));
-        assert!(missed.means.families.is_some() && missed.means.pairs.is_some());
+        let (passes, misses) = (gated("udt", "0"), gated("udt", "1"));
+        assert!(passes.means.overall.is_some() && passes.why_none().is_empty());
+        assert_eq!((misses.means.overall, &*misses.why_none()), (None, "missed: beside it"));
+        assert!(misses.means.families.is_some() && misses.means.pairs.is_some());
+        // What takes all that there is leaves nothing, and loses most of it.
+        let blast = gated("blast:rate=20M", "0.1");
+        assert_eq!(blast.why_none(), "missed: beside it, lost");
     }
 
     #[test]
-    fn a_gate_may_be_what_another_law_has_in_the_same_run() {
-        let gated = |times: f64| {
-            let gate = format!("worst = 0\ngate_of = {{ plan = \"base\", times = {times} }}\n");
-            let base = "\n[[plan]]\nname = \"base\"\nlike = \"one\"\nset = { time = \"4s\" }\n\n[[family]]";
-            let text = SMALL.replacen("worst = 0\n", &gate, 1).replacen("\n[[family]]", base, 1);
-            let checked = Battery::parse(&text).and_then(|battery| battery.check());
-            assert_eq!(checked, Ok(()));
-            certify(&text, "udt", 1, false, 2)
+    fn gates_are_drawn_and_the_mean_of_their_scenarios_counts() {
+        let gate = |seed: u64, law: &str| -> Scored {
+            of_part(&certify(SMALL, law, seed, false, 2), Part::Gate)[0].clone()
         };
-        let (passes, misses) = (gated(0.5), gated(2.0));
-        let gate = |certificate: &Certificate| {
-            let item = of_part(certificate, Part::Gate)[0];
-            (item.gate.expect("a gate"), item.holds())
+        let (first, again, other) = (gate(1, "udt"), gate(1, "reno"), gate(2, "udt"));
+        let rates = |gate: &Scored| -> Vec<String> {
+            gate.scenarios.iter().map(|scenario| scenario.values["rate"].clone()).collect()
         };
-        let ((half, held), (twice, missed)) = (gate(&passes), gate(&misses));
-        assert!((twice / half - 4.0).abs() < 1e-9 && half > 20.0, "{half} {twice}");
-        assert_eq!((held, missed), (true, false));
-        assert!(passes.means.overall.is_some() && misses.means.overall.is_none());
+        assert_eq!(rates(&first).len(), 2);
+        assert_eq!(rates(&first), rates(&again), "all laws meet the same");
+        assert!(rates(&first).iter().zip(rates(&other)).all(|(one, other)| *one != other));
+        let each = first.scenarios.iter().map(|scenario| scenario.measured["share:tcp"]);
+        let each: Vec<f64> = each.collect::<Option<_>>().expect("shares");
+        assert_eq!(first.measured, Some((each[0] + each[1]) / 2.0));
+    }
+
+    #[test]
+    fn a_gate_may_be_what_a_tcp_has_in_the_same_run() {
+        let gate = |law: &str, times: f64| {
+            let text = SMALL.replacen("times_tcp = 5", &format!("times_tcp = {times}"), 1);
+            let item = of_part(&certify(&text, law, 1, false, 2), Part::Gate)[1].clone();
+            (item.measured.expect("a loss"), item.gate.expect("a gate"), item.holds())
+        };
+        let ((lost, limit, _), (_, twice, _)) = (gate("udt", 1.0), gate("udt", 2.0));
+        assert!((twice / limit - 2.0).abs() < 1e-9 && limit > 0.5, "{limit} {twice}");
+        let share = lost / limit;
+        assert!(gate("udt", 1.1 * share).2 && !gate("udt", 0.9 * share).2, "{share}");
+        // It is TCP's, whatever the law.
+        assert_eq!(gate("blast:rate=20M", 1.0).1, limit);
+    }
+
+    #[test]
+    fn a_law_of_parameters_is_paired_with_itself_too() {
+        let names = |law: &str| -> Vec<String> {
+            let certificate = certify(SMALL, law, 1, true, 2);
+            of_part(&certificate, Part::Pair).iter().map(|pair| pair.name.clone()).collect()
+        };
+        let (plain, own) = (names("udt"), names("udt:window=8"));
+        assert!(plain.contains(&"with udt".to_owned()) && !plain.contains(&"with itself".into()));
+        assert_eq!(own[..plain.len()], plain);
+        assert_eq!(own[plain.len()..], ["with itself"]);
+        assert!(
+            !names("blast:rate=1M").contains(&"with itself".into()),
+            "with it nothing can share"
+        );
     }
 
     #[test]
@@ -584,10 +658,25 @@ rate = { from = 3, to = 8, unit = "M" }
             ("metric = \"utilisation:l\"", "metric = \"utilisation:x\"", "there is no link 'x'"),
             ("metric = \"utilisation:l\"", "metric = \"goodness\"", "no measurement 'goodness'"),
             ("take = \"mean\"", "take = \"median\"", "unknown variant `median`"),
-            ("divide = 0.01", "divide = 0", "item 'share': 'divide' is no number"),
-            ("best = 100\nworst = 0", "best = 1\nworst = 1", "item 'share': 'best' and 'worst'"),
+            (
+                "\"mean\"\ndivide = 0.01",
+                "\"mean\"\ndivide = 0",
+                "item 'share': 'divide' is no number",
+            ),
+            (
+                "best = 100\nworst = 0\n",
+                "best = 1\nworst = 1\n",
+                "item 'share': 'best' and 'worst'",
+            ),
             ("worst = 10\n", "worst = 0\n", "item 'late': a logarithmic scale has no zero"),
-            ("worst = 0\n", "worst = 0\ngate = 101\n", "item 'share': 'gate' is not on its scale"),
+            ("at_least = 0.1", "at_least = 1.1", "gate 'beside it': write 'at_least'"),
+            ("at_least = 0.1", "times_tcp = 1", "gate 'beside it': write 'at_least'"),
+            ("times_tcp = 5", "times_tcp = 0", "gate 'lost': write 'at_least'"),
+            ("times_tcp = 5\n", "", "gate 'lost': write 'at_least'"),
+            ("divide = 1.0", "divide = 0", "gate 'beside it': it has no 'draws'"),
+            ("share:tcp", "share:tpc", "gate 'beside it': 'share:tpc': there is no flow"),
+            ("protocol = \"$protocol\"", "protocol = \"$protocols\"", "gate 'beside it': "),
+            ("name = \"lost\"", "name = \"beside it\"", "gate 'beside it': there are two of them"),
             ("what = \"the share\"", "what = \"\"", "item 'share': it has no name"),
             ("name = \"late\"", "name = \"share\"", "item 'share': there are two of them"),
             ("plan = \"one\"\nmetric = \"reach", "plan = \"1\"\nmetric = \"reach", "no plan '1'"),
@@ -595,7 +684,7 @@ rate = { from = 3, to = 8, unit = "M" }
             ("plan = \"two\"", "plan = \"one\"", "plan 'two': no item is about it"),
             ("name = \"one\"\n", "name = \"one\"\non = \"relay\"\n", "only simulations repeat"),
             ("law = \"udt\"\n", "rate = \"1M\"\n", "has no variable 'law'"),
-            ("draws = 2", "draws = 0", "family 'lossy': it has no 'measure'"),
+            ("draws = 2\nmeasure", "draws = 0\nmeasure", "family 'lossy': it has no 'measure'"),
             ("section = \"6.4\"", "section = \"\"", "family 'lossy': it has no name or section"),
             ("to = 3, unit", "to = 0, unit", "family 'lossy': variable 'loss': write 'from'"),
             ("metric = \"queue\"", "metric = \"flow:g\"", "family 'lossy': 'flow:g': there is no"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use farhaul_control::{Spec, laws};
+use farhaul_control::{Spec, own_laws};
 use farhaul_sim::{Plan, Report};
 use serde::Deserialize;
 
@@ -82,7 +82,7 @@ impl Family {
     pub(super) fn read(&self, drawn: &Drawn, law: &str) -> Result<Plan, String> {
         let mut values = drawn.values.clone();
         values.push((super::battery::LAW.to_owned(), law.to_owned()));
-        parse(&self.name, &self.scenario, &values, drawn.seed)
+        parse("family", &self.name, &self.scenario, &values, drawn.seed)
     }
 
     /// `runs`: of each scenario drawn, in their order.
@@ -134,27 +134,30 @@ impl Family {
 }
 
 /// Seeds with which a battery is tried.
-const SEEDS_CHECKED: u64 = 20;
+pub(super) const SEEDS_CHECKED: u64 = 20;
 
 impl Pairs {
     pub(super) fn drawn(&self, seed: u64, quick: bool) -> Vec<Drawn> {
         draw::scenarios(seed, PAIRS, &self.draw, if quick { 1 } else { self.draws })
     }
 
-    /// What a law is paired with: the TCPs, and every law that there is, itself among them.
-    pub(super) fn others(&self) -> Vec<Other> {
+    /// What a law is paired with: the TCPs, every law that comes with farhaul, and itself. Laws of users do not
+    /// count: whoever adds one could add its friends.
+    pub(super) fn others(&self, law: &Spec) -> Vec<Other> {
         let tcp = self.tcp.iter().map(|law| {
             let protocol = format!("tcp-{law}");
             Other { name: protocol.replacen('-', " ", 1), protocol, law: law.clone() }
         });
-        let fair = |name: &str| !self.without.iter().any(|without| without == name);
-        let laws = laws().into_iter().map(|law| law.name).filter(|name| fair(name));
-        let udt = laws.map(|law| Other {
-            name: law.to_owned(),
-            protocol: "udt".into(),
-            law: law.to_owned(),
-        });
-        tcp.chain(udt).collect()
+        let fair = |name: &&str| !self.without.iter().any(|without| without == name);
+        let known = own_laws().iter().map(|law| law.name).filter(fair);
+        let other = |name: String, law: String| Other { name, protocol: "udt".into(), law };
+        let mut others: Vec<Other> =
+            tcp.chain(known.map(|name| other(name.to_owned(), name.to_owned()))).collect();
+        let text = law.to_string();
+        if fair(&law.name()) && others.iter().all(|other| other.law != text) {
+            others.push(other("itself".into(), text));
+        }
+        others
     }
 
     pub(super) fn read(&self, drawn: &Drawn, law: &str, other: &Other) -> Result<Plan, String> {
@@ -162,7 +165,7 @@ impl Pairs {
         let own =
             [(super::battery::LAW, law), ("protocol", &other.protocol), ("other", &other.law)];
         values.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        parse(PAIRS, &self.scenario, &values, drawn.seed)
+        parse("the", PAIRS, &self.scenario, &values, drawn.seed)
     }
 
     pub(super) fn judge(&self, other: &Other, drawn: &[Drawn], runs: &[&Measured]) -> Scored {
@@ -194,9 +197,10 @@ impl Pairs {
             return Err(wrong("there is no section, or no 'draws'"));
         }
         check_draws(&self.draw).map_err(|error| wrong(&error))?;
-        let law = Spec::default().to_string();
+        let law = Spec::default();
+        let (others, law) = (self.others(&law), law.to_string());
         for seed in 0..SEEDS_CHECKED {
-            for (drawn, other) in self.drawn(seed, true).iter().zip(self.others().iter().cycle()) {
+            for (drawn, other) in self.drawn(seed, true).iter().zip(others.iter().cycle()) {
                 let names = Names::of(&self.read(drawn, &law, other)?, Ground::Simulator)?;
                 for metric in ["flow:own", "flow:other"] {
                     let metric = Metric::try_from(metric.to_owned())?;
@@ -221,14 +225,16 @@ fn least_share((own, other): (f64, f64)) -> f64 {
     own.min(other).clamp(0.0, 1.0)
 }
 
-fn check_draws(draws: &BTreeMap<String, Draw>) -> Result<(), String> {
+pub(super) fn check_draws(draws: &BTreeMap<String, Draw>) -> Result<(), String> {
     let check = |(name, draw): (&String, &Draw)| {
         draw.check().map_err(|error| format!("variable '{name}': {error}"))
     };
     draws.iter().try_for_each(check)
 }
 
-fn parse(
+/// The plan of a scenario with these values; `part` and `name` say what it is of.
+pub(super) fn parse(
+    part: &str,
     name: &str,
     scenario: &str,
     values: &[(String, String)],
@@ -240,10 +246,10 @@ fn parse(
         text += &format!("{variable} = {}\n", serde_json::Value::from(value.as_str()));
     }
     let plan = Plan::parse(&text, &[], Some(seed));
-    let plan = plan.map_err(|problems| format!("family '{name}': {problems}"))?;
+    let plan = plan.map_err(|problems| format!("{part} '{name}': {problems}"))?;
     match plan.points() {
         1 => Ok(plan),
-        _ => Err(format!("family '{name}': it is drawn, so nothing can be swept")),
+        _ => Err(format!("{part} '{name}': it is drawn, so nothing can be swept")),
     }
 }
 
