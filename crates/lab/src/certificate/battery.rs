@@ -193,7 +193,7 @@ impl Battery {
     }
 
     fn read(&self, spec: &PlanSpec, version: Version, law: &str) -> Result<Plan, String> {
-        spec.read(&self.plan, version, &[(LAW.to_owned(), law.to_owned())], None)
+        spec.read(&self.plan, version, &[(LAW.to_owned(), law.to_owned())])
     }
 
     /// Whether the file is well-formed, in both versions: each plan is there, has a law that is not

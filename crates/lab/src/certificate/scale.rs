@@ -52,7 +52,8 @@ pub(super) fn score(value: Option<f64>, (best, worst): (f64, f64), scale: Scale)
 }
 
 pub(super) fn to_tenths(points: f64) -> f64 {
-    (points * 10.0).round() / 10.0
+    // Plus zero: none are not "-0".
+    (points * 10.0).round() / 10.0 + 0.0
 }
 
 #[cfg(test)]
@@ -65,6 +66,7 @@ mod tests {
         assert_eq!([-5.0, 0.0, 12.34, 100.0, 130.0].map(linear), [0.0, 0.0, 12.3, 100.0, 100.0]);
         let fewer = |value: f64| score(Some(value), (1.0, 5.0), Scale::Linear);
         assert_eq!([0.0, 1.0, 2.0, 5.0, 6.0].map(fewer), [100.0, 100.0, 75.0, 0.0, 0.0]);
+        assert!(fewer(5.0).is_sign_positive(), "no -0");
         let log = |value: f64| score(Some(value), (0.1, 10.0), Scale::Log);
         assert_eq!([0.0, 0.1, 1.0, 10.0, 1e9].map(log), [100.0, 100.0, 50.0, 0.0, 0.0]);
     }

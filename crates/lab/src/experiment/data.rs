@@ -303,7 +303,7 @@ impl Experiment {
 
     /// A version of a plan.
     pub(super) fn read_plan(&self, spec: &PlanSpec, version: Version) -> Result<Plan, String> {
-        spec.read(&self.plan, version, &[], None)
+        spec.read(&self.plan, version, &[])
     }
 
     /// The published numbers of that name; none if none are asked for.
@@ -354,7 +354,6 @@ impl PlanSpec {
         all: &[PlanSpec],
         version: Version,
         values: &[(String, String)],
-        seed: Option<u64>,
     ) -> Result<Plan, String> {
         let wrong = |error: &str| format!("plan '{}': {error}", self.name);
         let (scenario, like) = match (&self.scenario, &self.like) {
@@ -371,7 +370,7 @@ impl PlanSpec {
         let quick = quick.iter().filter(|_| version == Version::Reduced);
         let own = self.set.iter().chain(quick).map(|(name, value)| (name.clone(), value.text()));
         let changes: Vec<(String, String)> = own.chain(values.iter().cloned()).collect();
-        Plan::parse(scenario, &changes, seed).map_err(|problems| wrong(&problems.to_string()))
+        Plan::parse(scenario, &changes, None).map_err(|problems| wrong(&problems.to_string()))
     }
 }
 
