@@ -10,7 +10,7 @@ use farhaul_base::Time;
 use farhaul_wire::{LossRange, Seq};
 
 use crate::tcp_like::{ACK_INTERVAL, INITIAL_WINDOW, is_tested};
-use crate::{GroupControl, Knobs, Law, LawInfo, Make, SYN, View, max_min};
+use crate::{GroupControl, Knobs, LEAST_WINDOW, Law, LawInfo, Make, SYN, View, max_min};
 
 /// Hosts without a connection whose state is kept for the next one.
 const REMEMBERED: usize = 1_000;
@@ -121,6 +121,13 @@ impl Member {
     fn take_share(&self, view: &View, knobs: &mut Knobs) {
         let usable = if view.app_limited { view.in_flight.into() } else { f64::INFINITY };
         knobs.window = self.host().share(self.id, usable);
+        // No window in force is smaller than the least, and many members with that would be far more than one
+        // flow: what is less is a matter of spacing.
+        knobs.period_ns = if knobs.window < LEAST_WINDOW {
+            view.rtt.as_nanos() as f64 / knobs.window
+        } else {
+            0.0
+        };
     }
 }
 

@@ -4,11 +4,10 @@
 use farhaul_control::own_laws;
 use farhaul_sim::{Plan, Report};
 
-/// 10 Mb/s, on which those of before the measurement have settled.
+/// Flows that begin one after another on `link`; those of before the measurement have settled.
 fn run(hosts: &str, link: &str, flows: &[String]) -> Report {
     let mut text = format!(
-        "duration = \"40s\"\nmeasure_from = \"10s\"\nhosts = \"{hosts}\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
-         rate = \"10M\"\n"
+        "duration = \"40s\"\nmeasure_from = \"10s\"\nhosts = \"{hosts}\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n"
     );
     text += link;
     for (flow, keys) in flows.iter().enumerate() {
@@ -31,7 +30,11 @@ fn tcp_share(flow: &str) -> f64 {
     let mut flows = vec![flow.to_owned(); 8];
     flows.push(TCP.to_owned());
     let share = |hosts: &str, delay_us: u32| {
-        let report = run(hosts, &format!("delay = \"{delay_us}us\"\nqueue = \"10p\""), &flows);
+        let report = run(
+            hosts,
+            &format!("rate = \"10M\"\ndelay = \"{delay_us}us\"\nqueue = \"10p\""),
+            &flows,
+        );
         report.flows[8].packet_throughput_bps / (10e6 / 9.0)
     };
     let delays = [1_000, 1_300, 1_700];
@@ -42,7 +45,11 @@ fn tcp_share(flow: &str) -> f64 {
 /// Fifty flows on 10 Mb/s, 20 ms, fifty packets: how much of the link is used, and what is lost; means of the hosts.
 fn fifty(flow: &str) -> (f64, f64) {
     let one = |hosts: &&str| {
-        let report = run(hosts, "delay = \"10ms\"\nqueue = \"50p\"", &vec![flow.to_owned(); 50]);
+        let report = run(
+            hosts,
+            "rate = \"10M\"\ndelay = \"10ms\"\nqueue = \"50p\"",
+            &vec![flow.to_owned(); 50],
+        );
         (report.links[0].utilisation.unwrap_or_default(), lost(&report))
     };
     let all: Vec<(f64, f64)> = HOSTS.iter().map(one).collect();
@@ -74,6 +81,17 @@ fn every_law_leaves_tcp_its_share_and_loses_hardly_more_than_tcp() {
         }
     }
     assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// Where even two packets of each are twice what the path and its queue hold.
+#[test]
+fn many_connections_of_one_manager_send_as_one() {
+    let lost_on_half = |flow: &str| {
+        let link = "rate = \"5M\"\ndelay = \"10ms\"\nqueue = \"50p\"";
+        lost(&run("none", link, &vec![flow.to_owned(); 50]))
+    };
+    let (lost, tcp) = (lost_on_half("cc = \"cm\""), lost_on_half(TCP));
+    assert!(lost <= 1.25 * tcp, "{lost:.3} lost, TCP {tcp:.3}");
 }
 
 #[test]

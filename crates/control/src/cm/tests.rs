@@ -62,3 +62,19 @@ fn a_time_out_leaves_the_least_to_the_one_that_had_it() {
     a.on_timer(&busy(1_010, 2), &mut of_a);
     assert_eq!(of_a.window, 8.0);
 }
+
+#[test]
+fn a_part_of_less_than_the_least_window_is_spaced() {
+    let mut cm = CongestionManager::new(2.0);
+    let mut all: Vec<(Box<dyn Law>, Knobs)> = (0..4).map(|_| join(&mut cm, 1)).collect();
+    let view = View { rtt: Duration::from_millis(20), ..busy(10, 1) };
+    let (law, knobs) = &mut all[0];
+    law.on_timer(&view, knobs);
+    assert_eq!((knobs.window, knobs.period_ns), (0.5, 40e6), "half a packet each 20 ms");
+    for (mut law, mut knobs) in all.split_off(1) {
+        law.close(&view, &mut knobs);
+    }
+    let (law, knobs) = &mut all[0];
+    law.on_timer(&view, knobs);
+    assert_eq!((knobs.window, knobs.period_ns), (2.0, 0.0), "alone its window is enough");
+}
