@@ -223,16 +223,16 @@ impl Certificate {
 
     /// The means of the parts, with their names and those of the laws to compare with.
     fn part_means(&self) -> Vec<PartMean> {
-        let parts: [(&'static str, fn(&Means) -> Option<f64>); 3] = [
-            ("families", |means| means.families),
-            ("pairs", |means| means.pairs),
-            ("reference", |means| means.reference),
-        ];
-        let of = |(name, mean): (_, fn(&Means) -> Option<f64>)| {
+        let of = |name, mean: fn(&Means) -> Option<f64>| {
             let others = self.baselines.iter().map(|baseline| mean(&baseline.means)).collect();
             (name, mean(&self.means), others)
         };
-        parts.into_iter().map(of).filter(|(_, mean, _)| mean.is_some()).collect()
+        let means: [PartMean; 3] = [
+            of("families", |means| means.families),
+            of("pairs", |means| means.pairs),
+            of("reference", |means| means.reference),
+        ];
+        means.into_iter().filter(|(_, mean, _)| mean.is_some()).collect()
     }
 
     /// The item's points of the laws to compare with.
