@@ -13,6 +13,8 @@ type Action = Box<dyn Fn() + Send>;
 
 /// Each with its number.
 static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
+/// What is done before an interruption ends the process at once, the latest first.
+static DEEDS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 static INSTALL: Once = Once::new();
 /// What is said before an interruption ends the process.
@@ -27,6 +29,16 @@ pub struct Registered(u64);
 impl Drop for Registered {
     fn drop(&mut self) {
         actions().retain(|(number, _)| *number != self.0);
+    }
+}
+
+/// While it lives, an action is done before an interruption ends the process at once.
+pub struct LastDeed(u64);
+
+impl Drop for LastDeed {
+    /// Waits while last deeds are done: the process is about to end.
+    fn drop(&mut self) {
+        deeds().retain(|(number, _)| *number != self.0);
     }
 }
 
@@ -80,6 +92,9 @@ fn last_words() -> MutexGuard<'static, Option<Box<dyn FnOnce() + Send>>> {
 }
 
 fn exit() -> ! {
+    // The lock is kept to the end, so that what is undone here is not undone elsewhere meanwhile.
+    let deeds = deeds();
+    deeds.iter().rev().for_each(|(_, action)| action());
     // Not within the match: the lock is not to be held meanwhile.
     let say = last_words().take();
     if let Some(say) = say {
@@ -91,6 +106,10 @@ fn exit() -> ! {
         let _ = wait.recv_timeout(LAST_WORDS_TIME);
     }
     std::process::exit(INTERRUPTED.into());
+}
+
+fn deeds() -> MutexGuard<'static, Vec<(u64, Action)>> {
+    DEEDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn actions() -> MutexGuard<'static, Vec<(u64, Action)>> {
@@ -117,6 +136,16 @@ pub fn while_registered(action: impl Fn() + Send + 'static) -> Registered {
     actions().push((number, Box::new(action)));
     install();
     Registered(number)
+}
+
+/// Has `action` done before an interruption ends the process at once, as the second one does (`timeout` sends two: to
+/// its command and to the whole group). It must not wait for long.
+#[must_use]
+pub fn before_exit(action: impl Fn() + Send + 'static) -> LastDeed {
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    deeds().push((number, Box::new(action)));
+    install();
+    LastDeed(number)
 }
 
 fn install() {

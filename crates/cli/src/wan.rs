@@ -345,7 +345,7 @@ impl RelayReport {
         for (name, way) in [("forward ", &self.forward), ("backward", &self.backward)] {
             writeln!(
                 out,
-                "{name}: {} of {} datagrams passed, dropped {} queue, {} early, {} loss, {} blackout; \
+                "{name}: {} of {} datagrams passed, dropped {} policer, {} queue, {} early, {} loss, {} blackout; \
                  {} reordered, {} duplicated, {} corrupted; queue up to {} packets",
                 way.sent,
                 way.received,
@@ -355,6 +355,7 @@ impl RelayReport {
                 way.dropped_blackout,
                 way.reordered,
                 way.duplicated,
+                way.dropped_policer,
                 way.corrupted,
                 way.queue_packets_max
             )?;

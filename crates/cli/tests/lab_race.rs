@@ -3,10 +3,14 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
 
+use common::process::{LIMIT, Process};
 use common::ran::{self, Ran};
 use common::skip;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 fn race(directory: &Path, args: &[&str]) -> Ran {
@@ -68,6 +72,76 @@ fn a_race_of_real_packets_measures_both_ends_and_the_path() {
     assert!(number("Processor time of both ends") > 0.0);
     assert!(number("Most memory of a process") > 1.0);
     assert!(number("Mean time in the queue") > 0.0);
+}
+
+/// The folders in memory of the race that is the process `id`.
+fn folders(id: u32) -> Vec<PathBuf> {
+    let memory = Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let entries = fs::read_dir(parent).expect("a folder").flatten();
+    let own = |entry: &fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with(&format!("farhaul-race-{id}-"))
+    };
+    entries.filter(own).map(|entry| entry.path()).collect()
+}
+
+/// A race that does not end soon, and its folder once it has what `name` says in it.
+fn long_race(directory: &Path, args: &[&str], name: &str) -> (Process, PathBuf) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    command.args(["lab", "race", "--runs", "100", "--system", "bbr"]).args(args);
+    command.current_dir(directory);
+    let race = Process::with_lines(command, "farhaul lab race".into(), LIMIT);
+    let began = Instant::now();
+    loop {
+        let found = folders(race.id()).into_iter().find(|folder| folder.join(name).exists());
+        if let Some(folder) = found {
+            return (race, folder);
+        }
+        assert!(began.elapsed() < LIMIT, "no folder with {name}");
+        std::thread::yield_now();
+    }
+}
+
+fn signal(process: &Process, signal: Signal) {
+    let id = i32::try_from(process.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(id, signal).expect("it is there");
+}
+
+/// As `timeout` does, which signals its command, and then all of the group.
+#[test]
+fn a_race_that_is_interrupted_twice_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let probe = ran::farhaul(folder.path(), "wan", &["run", "--", "true"]);
+    if probe.code == Some(125) {
+        skip!("{}", probe.errors);
+    }
+    // Before a run and in the course of one: the path waits for the far side's port before the near side begins.
+    for file in ["", "run/far-orders", "target-0"] {
+        let (race, left) = long_race(folder.path(), &["--path", PATH], file);
+        signal(&race, Signal::TERM);
+        signal(&race, Signal::INT);
+        let ended = race.finish();
+        assert_eq!(ended.code, Some(130), "{ended:#?}");
+        assert!(!left.exists(), "{}: {ended:#?}", left.display());
+        let named = left.display().to_string();
+        let processes = fs::read_dir("/proc").expect("/proc").flatten();
+        let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        let alive = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+        let alive: Vec<String> = alive.filter(|line| line.contains(&named)).collect();
+        assert!(alive.is_empty(), "{alive:?}");
+    }
+}
+
+#[test]
+fn the_next_race_removes_what_a_killed_one_has_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (killed, left) = long_race(folder.path(), &["--sim", "--path", "rate=1G,rtt=50ms"], "");
+    signal(&killed, Signal::KILL);
+    killed.finish();
+    assert!(left.exists());
+    let next = ["--sim", "--path", PATH, "--system", "bbr"];
+    assert_ne!(race(folder.path(), &next).code, Some(2));
+    assert!(!left.exists());
 }
 
 #[test]

@@ -213,6 +213,9 @@ fn nothing_is_left_running() {
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let near = ended.line("near").to_owned();
     let far = ended.errors.iter().find_map(|line| line.strip_prefix("far "));
+    for name in ["marked", "dropped_policer"] {
+        assert_eq!(counters["backward"][name], 0, "nothing was sent: {counters}");
+    }
     assert!(!lives(&near), "{ended:#?}");
     // It may have been killed before it could say who it is.
     assert!(!far.is_some_and(lives), "{ended:#?}");
@@ -231,6 +234,19 @@ fn an_interruption_ends_everything() {
     assert_eq!(ended.code, Some(130), "{ended:#?}");
     assert!(ended.errors.iter().any(|line| line.contains("interrupted")), "{ended:#?}");
     for line in [near, far] {
+#[test]
+fn parameters_of_the_whole_machine_are_refused_before_anything_starts() {
+    let show = |path: &str| std::fs::read_to_string(path).expect("its value").trim().to_owned();
+    // Their own values: what is not refused changes nothing.
+    let hostname = format!("kernel.hostname={}", show("/proc/sys/kernel/hostname"));
+    let swappiness = format!("net/../vm/swappiness={}", show("/proc/sys/vm/swappiness"));
+    for parameter in [&*hostname, &swappiness, "net..ipv4.tcp_ecn=1", "net.ipv4/tcp_ecn=1"] {
+        let ended = wan_run(["--sysctl", parameter, "--", "echo", "started"]).finish();
+        assert_eq!(ended.code, Some(2), "{parameter}: {ended:#?}");
+        assert!(ended.lines.is_empty(), "{parameter}: {ended:#?}");
+    }
+}
+
         let (_, id) = line.split_once(' ').expect("a name and a number");
         assert!(!lives(id), "{line}: {ended:#?}");
     }
@@ -296,6 +312,23 @@ delay = "1ms"
 [[link]]
 from = "b"
 to = "r1"
+/// A megabyte over a path that is too thin for it, whose senders use ECN.
+#[test]
+fn what_a_queue_marks_is_counted() {
+    path_or_skip!();
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let file = dir.path().join("counters.json").display().to_string();
+    let (far, near) = (end("far", ""), end("stream", ""));
+    let port = PORT.to_string();
+    let path =
+        ["--rate", "5M", "--delay", "5ms", "--queue", "codel", "--sysctl", "net.ipv4.tcp_ecn=1"];
+    let options = ["--far", &far, "--far-port", &port, "--counters", &file];
+    let ended = shell(&[&path[..], &options].concat(), &near);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let text = std::fs::read_to_string(&file).expect("the counters");
+    assert!(counter(&text, "/forward/marked") > 0, "{text}");
+}
+
 rate = "1G"
 delay = "10ms"
 [[link]]

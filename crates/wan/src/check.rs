@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use farhaul_link::{LinkConfig, QueueConfig, Rate};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::tun::{TunPath, TunPathConfig};
+use crate::tun::{Namespace, Parameter, TunPath, TunPathConfig};
 
 /// The mean error of a delay that the emulator stays below on a machine that keeps time.
 pub const DELAY_ERROR_MEAN: Duration = Duration::from_micros(50);
@@ -120,7 +120,7 @@ impl CapacityCheck {
 pub fn delay(delay: Duration, echoes: u16) -> io::Result<DelayCheck> {
     let link = LinkConfig { delay, ..LinkConfig::default() };
     let path = open(link, None)?;
-    path.near().set_parameter("net.ipv4.ping_group_range", PING_GROUPS)?;
+    set(path.near(), "net.ipv4.ping_group_range", PING_GROUPS)?;
     let far = SocketAddr::from((path.far_addr(), 0));
     let mut errors = path.near().run(|| {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::ICMPV4))?;
@@ -248,8 +248,8 @@ pub fn capacity(rate: Option<Rate>, lasts: Duration) -> io::Result<CapacityCheck
     };
     let path = open(LinkConfig { rate, delay: TCP_DELAY, queue, ..LinkConfig::default() }, rate)?;
     for side in [path.near(), path.far()] {
-        side.set_parameter("net.ipv4.tcp_rmem", TCP_BUFFERS)?;
-        side.set_parameter("net.ipv4.tcp_wmem", TCP_BUFFERS)?;
+        set(side, "net.ipv4.tcp_rmem", TCP_BUFFERS)?;
+        set(side, "net.ipv4.tcp_wmem", TCP_BUFFERS)?;
     }
     let listener = path.far().run(|| TcpListener::bind((path.far_addr(), 0)))??;
     let address = listener.local_addr()?;
@@ -307,6 +307,13 @@ fn open(link: LinkConfig, access_rate: Option<Rate>) -> io::Result<TunPath> {
         access_rate,
         ..TunPathConfig::default()
     })
+}
+
+/// Sets a network parameter of the namespace.
+fn set(namespace: &Namespace, name: &str, value: &str) -> io::Result<()> {
+    let parameter: Parameter = format!("{name}={value}").parse().map_err(io::Error::other)?;
+    let set = namespace.set_parameter(&parameter);
+    set.map_err(|why| io::Error::other(format!("{parameter}: {why}")))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod namespace;
 mod netlink;
 mod network;
 mod outbox;
+mod parameter;
 mod path;
 mod processes;
 mod sys;
@@ -28,6 +29,7 @@ pub use frame::{BadFrame, Frame, Joined, Segment, Transport, VIRTIO_BYTES};
 pub use leftovers::{Leftover, MARK, leftovers, mark};
 pub use namespace::{Namespace, isolate};
 pub use network::{HostStats, MOST_HOSTS, NetworkConfig, NetworkStats, TunNetwork, addresses};
+pub use parameter::{BadParameter, Parameter, ParameterError};
 pub use path::{TunPath, TunPathConfig, TunPathStats};
 pub use topology::{Topology, TopologyLink};
 

@@ -1,5 +1,6 @@
 //! `farhaul lab race`: bulk flows and copies of several systems over the same paths.
 
+mod folder;
 mod place;
 mod real;
 mod side;

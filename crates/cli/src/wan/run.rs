@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use farhaul_link::{LinkConfig, ParseError, Rate};
-use farhaul_wan::tun::{NetworkConfig, Topology, TunNetwork, TunPathConfig, isolate};
+use farhaul_wan::tun::{NetworkConfig, Parameter, Topology, TunNetwork, TunPathConfig, isolate};
 
 use super::counters::{Names, Series, why_not_kept};
 use super::site::{Site, no_path, wait};
@@ -48,12 +48,12 @@ pub struct RunArgs {
     mtu: u16,
     /// How fast each end's own device puts packets onto the path, which spaces the packets that a kernel sends at
     /// once: RATE, or none [default: 10G, or --rate where that is more; none without --rate]
-    #[arg(long, value_name = "RATE", value_parser = access_rate)]
+    #[arg(long, value_name = "RATE", value_parser = access_rate, allow_hyphen_values = true)]
     access_rate: Option<AccessRate>,
-    /// Set a parameter of the kernel in all namespaces: net.ipv4.tcp_congestion_control=bbr; may be
-    /// given several times
+    /// Set a network parameter of the kernel in all namespaces: net.ipv4.tcp_congestion_control=bbr; may be
+    /// given several times. Those of the whole machine are refused
     #[arg(long, value_name = "NAME=VALUE")]
-    sysctl: Vec<String>,
+    sysctl: Vec<Parameter>,
     /// Start this in the far namespace before, by sh, and end it after; may be given several times
     #[arg(long, value_name = "COMMAND", help_heading = "The far side")]
     far: Vec<OsString>,

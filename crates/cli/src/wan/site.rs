@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use farhaul_base::names::suggestion;
-use farhaul_wan::tun::{self, MARK, NetworkStats, TunNetwork, addresses};
+use farhaul_wan::tun::{self, MARK, Namespace, NetworkStats, Parameter, TunNetwork, addresses};
 
 use super::counters::Names;
 use super::ports::listens;
 use crate::exit::{Failed, Usage, interrupted};
-use crate::interrupt::Stop;
+use crate::interrupt::{LastDeed, Stop, before_exit};
 
 /// As `env`, `nice` and `timeout` have it: what is wrong is not the command.
 const NO_PATH: u8 = 125;
@@ -36,6 +36,8 @@ pub struct Site {
     names: Names,
     /// What marks the processes of each host as this network's.
     marks: Vec<String>,
+    /// Ends the processes where an interruption leaves no time to ask them.
+    _deed: LastDeed,
 }
 
 /// What was started at a host beside the command.
@@ -50,7 +52,15 @@ pub struct Service {
 impl Site {
     pub fn new(network: TunNetwork, names: Names) -> io::Result<Site> {
         let marks = network.hosts().iter().map(tun::mark).collect::<io::Result<_>>()?;
-        Ok(Site { network, names, marks })
+        let hosts = network.hosts().iter().map(Namespace::try_clone);
+        let hosts = hosts.collect::<io::Result<Vec<_>>>()?;
+        let deed = before_exit(move || {
+            for host in &hosts {
+                // There is nothing to be done about one that does not end, and no time.
+                let _ = host.end_processes(Duration::ZERO);
+            }
+        });
+        Ok(Site { network, names, marks, _deed: deed })
     }
 
     /// The host's number.
@@ -62,17 +72,12 @@ impl Site {
         })
     }
 
-    /// Sets a parameter of the kernel at all hosts, given as NAME=VALUE.
-    pub fn set_parameter(&self, text: &str) -> Result<()> {
-        let Some((name, value)) = text.split_once('=') else {
-            return Err(Usage(format!("--sysctl: '{text}' is not NAME=VALUE")).into());
-        };
+    /// Sets a parameter of the kernel at all hosts.
+    pub fn set_parameter(&self, parameter: &Parameter) -> Result<()> {
         for host in self.network.hosts() {
-            host.set_parameter(name.trim(), value.trim()).map_err(|error| Failed {
+            host.set_parameter(parameter).map_err(|why| Failed {
                 code: NO_PATH,
-                message: format!(
-                    "--sysctl {name}: {error} (only parameters of the network that each namespace has)"
-                ),
+                message: format!("--sysctl {parameter}: {why}"),
             })?;
         }
         Ok(())

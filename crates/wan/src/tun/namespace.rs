@@ -35,6 +35,14 @@ impl Namespace {
         })?
     }
 
+    /// The same namespace.
+    ///
+    /// # Errors
+    /// If this process has too many files open.
+    pub fn try_clone(&self) -> io::Result<Namespace> {
+        Ok(Namespace { file: self.file.try_clone()? })
+    }
+
     /// Has `work` done by a thread in this namespace, and waits for it. The threads and processes
     /// that it starts, and the sockets that it opens, are in the namespace too. If `work` panics so
     /// does this call.
@@ -47,15 +55,6 @@ impl Namespace {
                 .map_err(|e| context("a network namespace cannot be entered", &e))?;
             Ok(work())
         })?
-    }
-
-    /// Sets a network parameter of this namespace, named as for `sysctl`: `net.ipv4.tcp_rmem`.
-    ///
-    /// # Errors
-    /// If there is no such parameter in a namespace, or the value is refused.
-    pub fn set_parameter(&self, name: &str, value: &str) -> io::Result<()> {
-        let path = format!("/proc/sys/{}", name.replace('.', "/"));
-        self.run(|| fs::write(path, value))?.map_err(|e| context(name, &e))
     }
 }
 

@@ -19,8 +19,8 @@ use crate::units;
 
 /// Limits for TCP's buffers, bytes: the smallest and first size are Linux's defaults, the largest is
 /// raised to the bandwidth-delay product of 5 Gb/s and 100 ms.
-const RECEIVE_BUFFER: &str = "4096 131072 67108864";
-const SEND_BUFFER: &str = "4096 16384 67108864";
+const BUFFERS: [&str; 2] =
+    ["net.ipv4.tcp_rmem=4096 131072 67108864", "net.ipv4.tcp_wmem=4096 16384 67108864"];
 /// Written and read at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 /// How soon a thread that waits for the network sees that it is to end.
@@ -86,8 +86,10 @@ pub fn run(args: &SideArgs, links: [LinkConfig; 2], seed: u64) -> Result<()> {
 
 /// Lets TCP grow its buffers to what a long, fat path needs. False if the kernel does not let us.
 fn raise_buffers(namespace: &Namespace) -> bool {
-    namespace.set_parameter("net.ipv4.tcp_rmem", RECEIVE_BUFFER).is_ok()
-        && namespace.set_parameter("net.ipv4.tcp_wmem", SEND_BUFFER).is_ok()
+    let set = |text: &str| {
+        text.parse().is_ok_and(|parameter| namespace.set_parameter(&parameter).is_ok())
+    };
+    BUFFERS.into_iter().all(set)
 }
 
 /// A connection over the path, and the listener that still has to accept it.

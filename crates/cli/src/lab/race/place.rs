@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use farhaul_base::Rng;
-use tempfile::TempDir;
+
+use super::folder::Folder;
 
 /// Memory, where the system has it: a disk would be raced, too.
 const MEMORY: &str = "/dev/shm";
@@ -23,7 +24,7 @@ const MORE_PATHS: &str = "/usr/sbin:/usr/local/sbin:/sbin";
 
 /// A folder that goes with the race.
 pub struct Place {
-    folder: TempDir,
+    folder: Folder,
     /// Where programs are looked for.
     pub path: String,
     /// Bytes of the source, if there is one.
@@ -35,8 +36,7 @@ impl Place {
     pub fn new(peers: &Path) -> Result<Place> {
         let memory = Path::new(MEMORY);
         let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let folder = tempfile::Builder::new().prefix("farhaul-race-").tempdir_in(parent);
-        let folder = folder.context("cannot make a folder for what is copied")?;
+        let folder = Folder::create(&parent).context("cannot make a folder for what is copied")?;
         let known = std::env::var("PATH").unwrap_or_default();
         let path = match std::path::absolute(peers) {
             Ok(peers) => format!("{}:{known}:{MORE_PATHS}", peers.display()),

@@ -1,6 +1,7 @@
 //! A run of a race between network namespaces.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,12 +12,14 @@ use anyhow::{Context, Result, bail};
 use farhaul_lab::race::program::{End, Measured, pointer};
 use farhaul_lab::race::{Cell, Figures, Flow, Kind, Run, Sharing, System, steady, to_90};
 use farhaul_lab::report;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
 use super::place::Place;
 use super::side::{Account, Order, Orders, Ran};
 use crate::demo::tcp_congestion_control_may_be_offered;
 use crate::exit::last_line;
+use crate::interrupt::before_exit;
 use crate::wan::Counters;
 
 /// The far end, as `wan run` has it, and where the first flow's far side listens.
@@ -35,6 +38,8 @@ const PAYLOAD: f64 = 0.95;
 const BUFFERED_S: f64 = 0.2;
 const LEAST_BUFFER: f64 = (1 << 20) as f64;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long the process of the path may take to end once it was asked.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a system cannot take part here.
 pub fn absence(system: &System, place: &Place) -> Option<String> {
@@ -425,7 +430,11 @@ fn path_arguments(run: &Run<'_>, counters: &Path) -> Vec<String> {
 /// Waits until the command has ended, well.
 fn finished(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // A signal to the group is for this process: the child ends when it is asked, and takes its namespaces with it.
+    command.process_group(0);
     let mut child = command.spawn().context("a process for the path cannot be started")?;
+    let id = pid(&child);
+    let _deed = before_exit(move || end_at_once(id));
     let errors = child.stderr.take().map(|mut from| {
         thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -455,16 +464,32 @@ fn finished(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result
 
 /// Asks it to end, as Ctrl-C would, so that it takes its namespaces with it.
 fn end(child: &mut Child) {
-    let asked = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-    if let Some(process) = asked {
-        let _ = rustix::process::kill_process(process, rustix::process::Signal::INT);
+    if let Some(process) = pid(child) {
+        let _ = kill_process(process, Signal::INT);
     }
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + ENDS_WITHIN;
     while child.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline {
         thread::sleep(LOOK_EVERY);
     }
     let _ = child.kill();
     let _ = child.wait();
+}
+
+/// Asks it twice, upon which it kills what is in its namespaces.
+fn end_at_once(process: Option<Pid>) {
+    let Some(process) = process else { return };
+    // One signal that comes twice may be delivered once.
+    let _ = kill_process(process, Signal::INT);
+    let _ = kill_process(process, Signal::TERM);
+    let deadline = Instant::now() + ENDS_WITHIN;
+    // The thread that has started it takes notice of its end.
+    while test_kill_process(process).is_ok() && Instant::now() < deadline {
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 #[cfg(test)]
