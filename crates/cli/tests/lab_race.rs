@@ -287,3 +287,7 @@ fn what_is_no_race_is_bad_usage() {
         assert_eq!(ran::farhaul(folder.path(), "lab", &args).code, Some(2), "{args:?}");
     }
 }
+        &["--path", "rate=1G,rtt=10ms,rtt=5ms"],
+        &["--path", "rate=1G,rtt=1ms,burst=5"],
+        &["--path", "rate=1G,rtt=1ms,blackout=100s+1s"],
+        &["--system", "cp:nosuch"],

@@ -49,6 +49,9 @@ pub struct CellError {
 
 /// A queue has room for so many packets, however short the path.
 const LEAST_QUEUE: f64 = 10.0;
+/// Longer queues, in bandwidth-delay products or in packets, are like having no limit.
+const MOST_QUEUE: f64 = 1_000.0;
+const MOST_QUEUE_PACKETS: u64 = 1 << 24;
 /// Where none is given.
 const LEAST_RATE: Rate = Rate::from_bits_per_second(1).expect("above 0");
 /// Bits of a full packet.
@@ -136,13 +139,18 @@ impl Cell {
     /// This path with other values for some keys.
     ///
     /// # Errors
-    /// A key or a value that there is not.
+    /// A key or a value that there is not, a key that is given twice, or one that has no effect.
     pub fn changed(&self, keys: &str) -> Result<Cell, CellError> {
         let wrong = |what: String| CellError { text: keys.into(), what };
         let mut cell = self.clone();
+        let mut given = Vec::new();
         for pair in keys.split(',').filter(|pair| !pair.is_empty()) {
             let (key, value) =
                 pair.split_once('=').ok_or_else(|| wrong(format!("no value for '{pair}'")))?;
+            if given.contains(&key) {
+                return Err(wrong(format!("{key} is given twice")));
+            }
+            given.push(key);
             let bad = || wrong(format!("no {key} is '{value}'"));
             let number = |text: &str| {
                 let number: Option<f64> = text.trim_end_matches('%').parse().ok();
@@ -176,7 +184,33 @@ impl Cell {
         if cell.rtt.is_zero() || cell.rtt > Duration::from_secs(10) {
             return Err(wrong("no rtt above 0 and up to 10 s".into()));
         }
-        Ok(cell)
+        match cell.without_effect() {
+            Some(what) => Err(wrong(what)),
+            None => Ok(cell),
+        }
+    }
+
+    /// What is asked for and would not be seen in a run.
+    fn without_effect(&self) -> Option<String> {
+        let lasts = self.lasts();
+        let late = |what: &str, at: Duration| {
+            (at >= lasts).then(|| {
+                let (at, lasts) = (at.as_secs_f64(), lasts.as_secs_f64());
+                format!("{what} after {at} s, and a run on this path ends after {lasts} s,")
+            })
+        };
+        if self.burst != 1.0 && self.loss == 0.0 {
+            return Some("burst without loss".into());
+        }
+        if self.queue > MOST_QUEUE || self.queue_packets() > MOST_QUEUE_PACKETS {
+            let packets = self.queue_packets();
+            return Some(format!(
+                "a queue of {packets} packets ({MOST_QUEUE_PACKETS} packets or {MOST_QUEUE} bandwidth-delay products at most)"
+            ));
+        }
+        let blackout = self.blackout.and_then(|blackout| late("a blackout", blackout.start));
+        let mut changes = self.changes.changes().iter();
+        blackout.or_else(|| changes.find_map(|change| late("a change of the rate", change.at)))
     }
 }
 
@@ -266,8 +300,30 @@ mod tests {
             "rate=1G,rtt=1ms,flows=0",
             "rate=1G,rtt=1ms,flows=1000",
             "rate=1G,rtt=1ms,against=nosuch",
+            "rate=1G,rtt=10ms,rtt=5ms",
+            "rate=1G,rtt=1ms,burst=5",
+            "rate=1G,rtt=1ms,loss=0,burst=5",
+            "rate=1G,rtt=1ms,blackout=100s+1s",
+            "rate=1G,rtt=1ms,blackout=6s+1s",
+            "rate=1G,rtt=1ms,change=9999s:1M",
+            "rate=1G,rtt=1ms,change=2s:1M+6s:1G",
+            "rate=1G,rtt=1ms,queue=1e9",
+            "rate=1000G,rtt=10s,queue=1000",
         ] {
             assert!(text.parse::<Cell>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_happens_within_a_run_is_taken() {
+        for text in [
+            "rate=1G,rtt=1ms,blackout=5999ms+1s",
+            "rate=1G,rtt=200ms,blackout=11s+500ms",
+            "rate=1G,rtt=1ms,flows=2,blackout=29s+500ms",
+            "rate=1G,rtt=1ms,change=5s:1M",
+            "rate=1G,rtt=1ms,queue=1000",
+        ] {
+            assert!(text.parse::<Cell>().is_ok(), "{text}");
         }
     }
 

@@ -53,6 +53,8 @@ pub enum SystemError {
     Description(String, ProgramError),
 }
 
+/// farhaul's own copy, whose option is one of its laws.
+const OWN_COPY: &str = "cp";
 const FARHAUL: &str = include_str!("systems/farhaul.toml");
 const TCP: &str = include_str!("systems/tcp.toml");
 /// Those that are named by their names alone.
@@ -98,7 +100,7 @@ impl System {
 
     /// Whether it is farhaul's.
     pub fn is_own(&self) -> bool {
-        matches!(self.kind, Kind::Farhaul(_)) || self.program.name == "cp"
+        matches!(self.kind, Kind::Farhaul(_)) || self.program.name == OWN_COPY
     }
 
     fn program_named(
@@ -142,6 +144,9 @@ impl FromStr for System {
             None => (text, None),
         };
         if let Some(program) = PROGRAMS.iter().map(|text| own(text)).find(|p| p.name == name) {
+            if let (OWN_COPY, Some(law)) = (name, option) {
+                law.parse::<Spec>()?;
+            }
             return System::program_named(text, program, option);
         }
         if name == "tcp" {
@@ -187,7 +192,9 @@ mod tests {
         for text in ["", "tcp:", "tcp", "tcp:a b", "tcp:$(x)", "nosuch", "bbr:nosuch=1", "scp:x"] {
             assert!(text.parse::<System>().is_err(), "{text}");
         }
-        for text in ["quic:", "quic:a b", "cp:$(x)", "file:/no/such.toml"] {
+        for text in
+            ["quic:", "quic:a b", "cp:$(x)", "cp:nosuch", "cp:bbr:nosuch=1", "file:/no/such.toml"]
+        {
             assert!(text.parse::<System>().is_err(), "{text}");
         }
     }
