@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -28,13 +29,20 @@ impl Folder {
     /// Makes one in `parent`, and removes those there that races of this user have left.
     pub fn create(parent: &Path) -> io::Result<Folder> {
         remove_left(parent)?;
+        // Before there is a folder, so that there is no moment in which a signal would leave it.
+        let made: Arc<Mutex<Option<PathBuf>>> = Arc::default();
+        let removed = Arc::clone(&made);
+        let deed = before_exit(move || {
+            let made = removed.lock().unwrap_or_else(PoisonError::into_inner);
+            made.iter().for_each(|path| remove(path));
+        });
         loop {
             let prefix = format!("{PREFIX}{}-", process::id());
+            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
             let path = tempfile::Builder::new().prefix(&prefix).tempdir_in(parent)?.keep();
+            *made = Some(path.clone());
             // Another race that looks right now takes it for one that was left.
             if let Ok(Some(lock)) = lock(&path) {
-                let removed = path.clone();
-                let deed = before_exit(move || remove(&removed));
                 return Ok(Folder { path, _lock: lock, _deed: deed });
             }
         }
