@@ -57,6 +57,37 @@ fn what_tcp_does_not_tell_is_left_out() {
 }
 
 #[test]
+fn the_law_is_that_of_the_side_that_sends() {
+    for (direction, sender, receiver) in
+        [(&[][..], "/cc", "/peer/cc"), (&["-R"], "/peer/cc", "/cc")]
+    {
+        let listen = ["perf", "--listen", "127.0.0.1:0", "--once", "--json", "--cc", "haul"];
+        let listener = Process::farhaul(&listen);
+        let addr = listener.listening_at().to_string();
+        let args = [&["perf", &addr, "-n", "1000", "--json", "--cc", "haul"], direction].concat();
+        let report = Process::farhaul(&args).finish_well().json();
+        listener.finish_well();
+        let law = |at| report.pointer(at).expect("the key is always there");
+        assert_eq!(law(sender), "haul", "{report}");
+        assert_eq!(law(receiver), &Value::Null, "{report}");
+    }
+}
+
+/// The kernel's own where none is asked for.
+#[test]
+fn tcps_law_is_the_one_in_force() {
+    let usual =
+        std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").expect("a name");
+    let tcp = ["--protocol", "tcp", "--json"];
+    let listener =
+        Process::farhaul(&[&["perf", "--listen", "127.0.0.1:0", "--once"], &tcp[..]].concat());
+    let addr = listener.listening_at().to_string();
+    let report = Process::farhaul(&[&["perf", &addr, "-n", "1000"], &tcp[..]].concat());
+    assert_eq!(report.finish_well().json()["cc"], usual.trim());
+    listener.finish_well();
+}
+
+#[test]
 fn tcp_takes_the_congestion_control_that_is_asked_for() {
     let tcp = ["--protocol", "tcp"];
     let perf = |cc: &str| {
@@ -69,6 +100,9 @@ fn tcp_takes_the_congestion_control_that_is_asked_for() {
     let (ended, listener) = perf("reno");
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     listener.finish_well();
+    let report = ended.json();
+    assert_eq!((&report["role"], &report["cc"]), (&"sender".into(), &"reno".into()), "{report}");
+    assert_eq!(report["peer"]["cc"], Value::Null, "it sends nothing: {report}");
     assert_eq!(perf("nosuch").0.code, Some(1));
     let ended = Process::farhaul(&["perf", "127.0.0.1:1", "--tcp-cc", "reno"]).finish();
     assert_eq!(ended.code, Some(2), "farhaul's transport has laws: {ended:#?}");

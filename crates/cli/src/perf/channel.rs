@@ -51,6 +51,15 @@ impl Channel {
         }
     }
 
+    /// The kernel's congestion control that is in force, where it is the kernel's TCP.
+    pub fn tcp_congestion_control(&self) -> Option<String> {
+        let Channel::Tcp(stream) = self else { return None };
+        let name = socket2::SockRef::from(&**stream).tcp_congestion().ok()?;
+        // The kernel fills up with zeros.
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+
     /// Writes everything out and closes.
     pub fn close(self) -> io::Result<()> {
         match self {

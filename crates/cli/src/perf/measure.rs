@@ -95,13 +95,18 @@ impl Measurement<'_> {
             mss: args.transport.mss,
         };
         let tracing = self.trace.and_then(|trace| trace.start(about, data));
+        // Asked for now: it is a property of the socket, and all have the same.
+        let law = match args.protocol {
+            Protocol::Udt => Some(args.transport.cc.to_string()),
+            Protocol::Tcp => data.first().and_then(Channel::tcp_congestion_control),
+        };
         let meter = Meter::start(data.to_vec(), Arc::clone(&moved), args.interval, !args.json);
         let done = course(&moved);
         let udt = args.protocol == Protocol::Udt;
         let report = Report {
             role: if sends { "sender" } else { "receiver" }.into(),
             protocol: if udt { "udt" } else { "tcp" }.into(),
-            cc: if udt { args.transport.cc.to_string() } else { "kernel".into() },
+            cc: law.filter(|_| sends),
             mss: args.transport.mss,
             streams: data.len() as u32,
             ..meter.finish()

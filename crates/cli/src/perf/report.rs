@@ -19,7 +19,8 @@ use crate::usage::{Cpu, peak_rss_bytes};
 pub struct Report {
     pub role: String,
     pub protocol: String,
-    pub cc: String,
+    /// The law of what this side sends; null of a side that sends nothing.
+    pub cc: Option<String>,
     pub mss: u32,
     pub streams: u32,
     pub bytes: u64,
