@@ -69,13 +69,16 @@ pub struct ReportArgs {
     common: CommonArgs,
 }
 
+/// Where results go if nothing is said.
+const OUT: &str = "farhaul-lab";
+
 #[derive(Args, Debug)]
 struct CommonArgs {
     /// The reduced version, in seconds rather than minutes
     #[arg(long)]
     quick: bool,
     /// Where results go and are looked for
-    #[arg(long, value_name = "DIR", default_value = "farhaul-lab")]
+    #[arg(long, value_name = "DIR", default_value = OUT)]
     out: PathBuf,
     /// Simulate so many points at the same time; all processors if not given
     #[arg(long, value_name = "N")]

@@ -244,6 +244,44 @@ fn paths_that_are_drawn_follow_from_the_seed_that_is_told() {
     assert!(ran.errors.contains("seed 9"), "{}", ran.errors);
 }
 
+/// So that the runs which are kept are of the same paths.
+#[test]
+fn a_race_that_is_resumed_draws_the_same_paths() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (first, _) = long_race(folder.path(), &["--sim", "--paths", "random:3"], "");
+    let told = first.wait_error_line("drawn from seed ");
+    let seed = told.rsplit(' ').next().expect("a seed").to_owned();
+    let kept = folder.path().join("farhaul-lab/race-runs.json");
+    let began = Instant::now();
+    while !kept.exists() {
+        assert!(began.elapsed() < LIMIT, "no run is kept");
+        std::thread::yield_now();
+    }
+    first.interrupt();
+    let ended = first.finish();
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    let how = format!("--paths random:3:{seed} --runs 100 --sim --resume");
+    assert!(ended.errors.iter().any(|line| line.contains(&how)), "{how}: {ended:#?}");
+    // Where no system is left nothing is simulated.
+    let args = ["--sim", "--system", "scp", "--paths", "random:3"];
+    let resumed = race(folder.path(), &[&args[..], &["--resume"]].concat());
+    assert!(resumed.errors.contains(&format!("seed {seed}\n")), "{seed}: {}", resumed.errors);
+    // Without --resume they are others.
+    let fresh = race(folder.path(), &args);
+    assert!(!fresh.errors.contains(&format!("seed {seed}\n")), "{seed}: {}", fresh.errors);
+}
+
+#[test]
+fn paths_of_kept_runs_that_were_not_drawn_are_not_drawn_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("farhaul-lab");
+    fs::create_dir_all(&out).expect("a folder");
+    let kept = json!({"ground": "simulator", "records": []});
+    fs::write(out.join("race-runs.json"), kept.to_string()).expect("a file");
+    let args = ["--sim", "--system", "bbr", "--paths", "random:3", "--resume"];
+    assert_eq!(race(folder.path(), &args).code, Some(2));
+}
+
 #[test]
 fn an_end_accounts_for_all_processes_below_it() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -281,13 +319,13 @@ fn what_is_no_race_is_bad_usage() {
         &["--system", "file:/no/such.toml"],
         &["--paths", "random:0"],
         &["--path", "rate=1G,rtt=1ms,against=nosuch"],
+        &["--path", "rate=1G,rtt=10ms,rtt=5ms"],
+        &["--path", "rate=1G,rtt=1ms,burst=5"],
+        &["--path", "rate=1G,rtt=1ms,blackout=100s+1s"],
+        &["--system", "cp:nosuch"],
         &["--runs", "0"],
     ] {
         let args: Vec<&str> = ["race"].iter().chain(args).copied().collect();
         assert_eq!(ran::farhaul(folder.path(), "lab", &args).code, Some(2), "{args:?}");
     }
 }
-        &["--path", "rate=1G,rtt=10ms,rtt=5ms"],
-        &["--path", "rate=1G,rtt=1ms,burst=5"],
-        &["--path", "rate=1G,rtt=1ms,blackout=100s+1s"],
-        &["--system", "cp:nosuch"],

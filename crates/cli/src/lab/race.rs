@@ -25,9 +25,9 @@ use serde::{Deserialize, Serialize};
 
 use self::place::Place;
 pub use self::side::{SideArgs, run as run_side};
-use super::{CommonArgs, Summary, finish, fresh_seed, make_folder, write};
+use super::{CommonArgs, OUT, Summary, finish, fresh_seed, make_folder, write};
 use crate::demo::{tcp_congestion_controls_offered, usual_tcp_congestion_control};
-use crate::exit::{Usage, interrupted};
+use crate::exit::{Failed, Usage, interrupted};
 use crate::interrupt::stop_flag;
 use crate::output;
 use crate::progress::Progress;
@@ -35,6 +35,8 @@ use crate::transport::DEFAULT_LAW;
 
 /// Where runs are kept until the race is complete, and for `--resume`.
 const RUNS_FILE: &str = "race-runs.json";
+/// Where the programs of bench/ are.
+const PEERS: &str = "bench/out";
 /// A law that is for measurements without a congestion control.
 const NO_CONTROL: &str = "blast";
 
@@ -67,8 +69,8 @@ pub struct RaceArgs {
     /// (beside another system); may be given several times
     #[arg(long, value_name = "KEY=VALUE,…")]
     path: Vec<Cell>,
-    /// A set of paths: standard, quick, or random:N, which are drawn from a fresh seed that is told; random:N:SEED
-    /// are the same again [default without --path: standard]
+    /// A set of paths: standard, quick, or random:N, which are drawn from a fresh seed that is told, or with --resume from
+    /// that of the runs that are kept; random:N:SEED are the same again [default without --path: standard]
     #[arg(long, value_name = "SET")]
     paths: Option<Paths>,
     /// Runs of each system on each path
@@ -85,7 +87,7 @@ pub struct RaceArgs {
     #[arg(long)]
     resume: bool,
     /// Where the programs of bench/ are, if not in the PATH
-    #[arg(long, value_name = "DIR", default_value = "bench/out")]
+    #[arg(long, value_name = "DIR", default_value = PEERS)]
     peers: PathBuf,
     #[command(flatten)]
     common: CommonArgs,
@@ -118,6 +120,9 @@ struct Kept {
     /// Of the simulator.
     #[serde(default = "no_profile")]
     hosts: String,
+    /// From which the paths were drawn, where they were.
+    #[serde(default)]
+    seed: Option<u64>,
     records: Vec<Record>,
 }
 
@@ -129,10 +134,9 @@ fn no_profile() -> String {
 pub fn run(args: &RaceArgs) -> Result<()> {
     make_folder(&args.common.out)?;
     let began = Instant::now();
-    let seed = match args.paths {
-        Some(Paths::Random(_, seed)) => Some(seed.map_or_else(fresh_seed, Ok)?),
-        _ => None,
-    };
+    let file = args.common.out.join(RUNS_FILE);
+    let kept = if args.resume { Kept::read(&file)? } else { None };
+    let seed = seed(args, kept.as_ref(), &file)?;
     let mut race = Race::new(systems(args)?, cells(args, seed), args.runs);
     race.ground = if args.sim { Ground::Simulator } else { Ground::Emulator };
     race.seed = seed;
@@ -150,14 +154,13 @@ pub fn run(args: &RaceArgs) -> Result<()> {
     }
     let mut place = Place::new(&args.peers)?;
     leave_out_absent(&mut race, &place)?;
-    let file = args.common.out.join(RUNS_FILE);
-    if args.resume {
-        take_up(&mut race, &args.hosts, &file)?;
+    if let Some(kept) = kept {
+        take_up(&mut race, &args.hosts, kept, &file)?;
     }
     let stop = stop_flag();
     match race.ground {
         Ground::Simulator => simulate_all(&mut race, args, &file, &stop)?,
-        Ground::Emulator => run_all(&mut race, &mut place, &file, &stop)?,
+        Ground::Emulator => run_all(&mut race, &mut place, args, &file, &stop)?,
     }
     let outcome = race.outcome(args.common.quick, began.elapsed());
     let mut files = write(&outcome, &args.common.out)?;
@@ -312,16 +315,41 @@ fn command(args: &RaceArgs, seed: Option<u64>) -> String {
     text
 }
 
-/// Takes over what the file has.
-fn take_up(race: &mut Race, hosts: &str, file: &Path) -> Result<()> {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).with_context(|| file.display().to_string()),
-    };
-    let kept: Kept = serde_json::from_str(&text).with_context(|| {
-        format!("{}: no runs of a race: remove it, or leave out --resume", file.display())
-    })?;
+impl Kept {
+    /// None if there is no file.
+    fn read(file: &Path) -> Result<Option<Kept>> {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| file.display().to_string()),
+        };
+        let kept = serde_json::from_str(&text).with_context(|| {
+            format!("{}: no runs of a race: remove it, or leave out --resume", file.display())
+        })?;
+        Ok(Some(kept))
+    }
+}
+
+/// From which paths are drawn, if they are: the given one, that of the runs that are kept, or a fresh one.
+fn seed(args: &RaceArgs, kept: Option<&Kept>, file: &Path) -> Result<Option<u64>> {
+    let Some(Paths::Random(count, given)) = args.paths else { return Ok(None) };
+    match (given, kept) {
+        (Some(seed), _) => Ok(Some(seed)),
+        (None, None) => fresh_seed().map(Some),
+        (None, Some(Kept { seed: Some(seed), .. })) => Ok(Some(*seed)),
+        (None, Some(_)) => {
+            let message = format!(
+                "{} does not tell from which seed its paths were drawn: give --paths random:{count}:SEED, or leave out \
+                 --resume",
+                file.display()
+            );
+            Err(Usage(message).into())
+        }
+    }
+}
+
+/// Takes over the runs that are kept.
+fn take_up(race: &mut Race, hosts: &str, kept: Kept, file: &Path) -> Result<()> {
     if (kept.ground, kept.hosts.as_str()) != (race.ground, hosts) {
         let message = format!(
             "{} has runs of another race ({}, hosts {}): leave out --resume, or take another folder",
@@ -337,9 +365,34 @@ fn take_up(race: &mut Race, hosts: &str, file: &Path) -> Result<()> {
 
 fn keep(race: &Race, hosts: &str, file: &Path) -> Result<()> {
     let (ground, records) = (race.ground, race.records().to_vec());
-    let kept = Kept { ground, hosts: hosts.to_owned(), records };
+    let kept = Kept { ground, hosts: hosts.to_owned(), seed: race.seed, records };
     let text = serde_json::to_vec(&kept)?;
     report::write_whole(file, &text).context("cannot keep the runs")
+}
+
+/// That the user has interrupted, and how to do the rest.
+fn stopped(race: &Race, args: &RaceArgs) -> Failed {
+    let runs = race.runs();
+    let (done, all) = (runs.iter().filter(|run| race.has(run)).count(), runs.len());
+    if done == 0 {
+        return interrupted();
+    }
+    let mut command = race.command.clone();
+    for (option, folder, usual) in
+        [("--out", &args.common.out, OUT), ("--peers", &args.peers, PEERS)]
+    {
+        if folder != Path::new(usual) {
+            let folder = folder.display().to_string();
+            // Writing to a string cannot fail.
+            let _ = write!(command, " {option} {}", shell_words::quote(&folder));
+        }
+    }
+    Failed {
+        message: format!(
+            "interrupted after {done} of {all} runs, which are kept: {command} --resume does the others"
+        ),
+        ..interrupted()
+    }
 }
 
 fn record(run: &Run<'_>, result: Result<Figures, String>) -> Record {
@@ -362,15 +415,22 @@ fn simulate_all(race: &mut Race, args: &RaceArgs, file: &Path, stop: &AtomicBool
         kept.1.is_ok().then_some(())
     });
     drop(shown);
-    kept.into_inner().unwrap_or_else(PoisonError::into_inner).1?;
-    done.map(drop).ok_or_else(|| interrupted().into())
+    let (race, kept) = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+    kept?;
+    done.map(drop).ok_or_else(|| stopped(race, args).into())
 }
 
 fn line(run: &Run<'_>, number: usize, all: usize) -> String {
     format!("{} of {all} runs, {} over {}", number + 1, run.system, run.cell)
 }
 
-fn run_all(race: &mut Race, place: &mut Place, file: &Path, stop: &AtomicBool) -> Result<()> {
+fn run_all(
+    race: &mut Race,
+    place: &mut Place,
+    args: &RaceArgs,
+    file: &Path,
+    stop: &AtomicBool,
+) -> Result<()> {
     let planned = race.clone();
     let runs: Vec<Run<'_>> = planned.runs().into_iter().filter(|run| !planned.has(run)).collect();
     let shown = Progress::new();
@@ -378,7 +438,7 @@ fn run_all(race: &mut Race, place: &mut Place, file: &Path, stop: &AtomicBool) -
         shown.show(number as f64 / runs.len() as f64, || line(run, number, runs.len()));
         let result = real::run_one(run, place, stop)?;
         if stop.load(Ordering::Relaxed) {
-            return Err(interrupted().into());
+            return Err(stopped(race, args).into());
         }
         race.note(record(run, result.map_err(|error| format!("{error:#}"))));
         keep(race, HostProfile::NONE, file)?;
