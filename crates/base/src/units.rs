@@ -68,7 +68,7 @@ impl Probability {
 /// # Errors
 /// If the number is missing, negative, not finite or above 100 years, or the unit is unknown.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
-    const LONGEST: f64 = 100.0 * 365.25 * 86_400e9;
+    const LONGEST_NANOS: f64 = 100.0 * 365.25 * 86_400e9;
     let error = || ParseError::new(text, "a time (write 40ms, 2s or 100us)");
     let (number, unit) = split_number(text).ok_or_else(error)?;
     let nanos_per_unit = match unit {
@@ -80,8 +80,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
         _ => return Err(error()),
     };
     let nanos = number * nanos_per_unit;
-    if nanos > LONGEST {
-        return Err(error());
+    if nanos > LONGEST_NANOS {
+        return Err(ParseError::new(text, "a time of at most 100 years (3155760000s)"));
     }
     Ok(Duration::from_nanos(nanos.round() as u64))
 }
@@ -296,9 +296,10 @@ mod tests {
         {
             assert_eq!(parse_duration(&format!("{span:?}")), Ok(span));
         }
-        for bad in ["40", "ms", "-1s", "1h", "1e300s"] {
+        for bad in ["40", "ms", "-1s", "1h", "1e300s", "3155760001s"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
+        assert_eq!(parse_duration("3155760000s"), Ok(Duration::from_secs(3_155_760_000)));
         assert_eq!(parse_size("1500B"), Ok(1_500));
         assert_eq!(parse_size("64kB"), Ok(64_000));
         assert_eq!(parse_size("1 MiB"), Ok(1_048_576));

@@ -71,7 +71,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "NAME[:KEY=VALUE,…]", default_value = DEFAULT_LAW)]
     cc: Law,
     /// The tree, and what is random about the path, follow from this
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = units::seed, allow_hyphen_values = true)]
     seed: u64,
     /// Where the plot goes; made if there is none
     #[arg(long, value_name = "DIR", default_value = "farhaul-demo")]

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::exit::{Usage, interrupted};
 use crate::interrupt::stop_flag;
 use crate::progress::Progress;
-use crate::{files, output, picture};
+use crate::{files, output, picture, units};
 
 /// Simulate networks: the engine as it is, in virtual time.
 #[derive(Subcommand, Debug)]
@@ -92,7 +92,7 @@ struct ScenarioArgs {
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
     /// Another seed than the file's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::seed, allow_hyphen_values = true)]
     seed: Option<u64>,
 }
 

@@ -46,6 +46,16 @@ pub fn time(text: &str) -> Result<Duration, String> {
     parse_duration(&full).map_err(|e| e.to_string())
 }
 
+/// Time with its unit, without which only 0 is one, as in the other options about a path: `10ms`, `2s`.
+pub fn time_with_unit(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|e| e.to_string())
+}
+
+/// What a generator of random numbers begins with.
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a whole number from 0 to {}", u64::MAX))
+}
+
 /// `9.43 Gb/s`.
 pub fn show_rate(bits_per_second: f64) -> String {
     format!("{}b/s", si(bits_per_second))
@@ -100,6 +110,10 @@ mod tests {
         assert!(rate("fast").unwrap_err().contains("`fast` is not a rate"));
         assert!(size("3 parsecs").unwrap_err().contains("not a size"));
         assert!(time("1e400s").is_err());
+        assert_eq!(time_with_unit("0"), Ok(Duration::ZERO));
+        assert!(time_with_unit("5").is_err() && time_with_unit("-1ms").is_err());
+        assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
+        assert!(seed("x").is_err() && seed("-1").is_err() && seed("18446744073709551616").is_err());
     }
 
     #[test]

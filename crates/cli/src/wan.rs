@@ -94,15 +94,21 @@ pub struct WholePathArgs {
         long,
         value_name = "TIME:RATE,..[/TIME]",
         requires = "rate",
+        allow_hyphen_values = true,
         help_heading = "The path, in each direction"
     )]
     rate_changes: Option<RateChanges>,
     /// Changes of the delay, from the start on: 10s:50ms,20s:20ms, with /30s to repeat them, and
     /// 20s:20ms:reorder for another route, on which packets overtake those of the old one
-    #[arg(long, value_name = "TIME:DELAY,..[/TIME]", help_heading = "The path, in each direction")]
+    #[arg(
+        long,
+        value_name = "TIME:DELAY,..[/TIME]",
+        help_heading = "The path, in each direction",
+        allow_hyphen_values = true
+    )]
     delay_changes: Option<DelayChanges>,
     /// What is random follows from this
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = units::seed, allow_hyphen_values = true)]
     seed: u64,
 }
 
@@ -111,13 +117,13 @@ pub struct WholePathArgs {
 #[command(next_help_heading = "The path, in each direction")]
 pub struct PathArgs {
     /// Rate; no limit if not given
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
     /// Rate of the way back, if it differs
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub back_rate: Option<Rate>,
-    /// Propagation delay, one way
-    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0ms")]
+    /// Propagation delay, one way, with its unit: 25ms
+    #[arg(long, value_name = "TIME", value_parser = units::time_with_unit, default_value = "0ms", allow_hyphen_values = true)]
     pub delay: Duration,
     /// When the path can send, in the place of --rate: a file of milliseconds, one a line, as Mahimahi
     /// records them
@@ -126,25 +132,25 @@ pub struct PathArgs {
     /// Queue: bdp, 100p (packets), 64kB, unlimited; red, codel, pie, fq_codel or dualpi2, also with
     /// parameters: red:limit=bdp,min=5,max=15, codel:limit=bdp,target=5ms [default: bdp, or the
     /// profile's]
-    #[arg(long, value_name = "SIZE|KIND")]
+    #[arg(long, value_name = "SIZE|KIND", allow_hyphen_values = true)]
     pub queue: Option<String>,
     /// Drop before the queue what comes faster than this contract: rate and burst, 50M:64kB
-    #[arg(long, value_name = "RATE:BYTES")]
+    #[arg(long, value_name = "RATE:BYTES", allow_hyphen_values = true)]
     pub policer: Option<Policer>,
     /// Loss: 0.1%, ge:loss=1%,burst=5 (bursts), ber:1e-7 (per bit), every:100, list:3,7-9,
     /// gauss:mean=1000,sd=100 (distances), poisson:mean=1000
-    #[arg(long, value_name = "MODEL", default_value = "none")]
+    #[arg(long, value_name = "MODEL", default_value = "none", allow_hyphen_values = true)]
     pub loss: LossModel,
     /// Loss on the way back, if it differs
-    #[arg(long, value_name = "MODEL")]
+    #[arg(long, value_name = "MODEL", allow_hyphen_values = true)]
     pub back_loss: Option<LossModel>,
     /// Random delay on top: 5ms (uniform from 0), 5ms:around, 5ms:normal, 5ms:pareto; behind it
     /// correlation=25%, and reorder to let packets overtake: 5ms:normal:reorder
-    #[arg(long, value_name = "TIME[:SHAPE]")]
+    #[arg(long, value_name = "TIME[:SHAPE]", allow_hyphen_values = true)]
     pub jitter: Option<Jitter>,
     /// Hand packets out only at the end of slots: 1ms (the ticks of a timer), 1ms-5ms (of random
     /// lengths)
-    #[arg(long, value_name = "TIME[-TIME]")]
+    #[arg(long, value_name = "TIME[-TIME]", allow_hyphen_values = true)]
     pub slots: Option<Slots>,
     /// Have what another emulator has where nothing else is said: dummynet (slots of 1 ms, a queue
     /// of 50 packets) or netem (a queue of 1000 packets, jitter around the delay that lets packets
@@ -153,16 +159,16 @@ pub struct PathArgs {
     pub profile: Option<Profile>,
     /// Reordering: share and displacement, 5%, 5%:2ms, 5%:3 (packets), or 5%:gap=10 (of ten packets
     /// the last one comes early)
-    #[arg(long, value_name = "SHARE[:BY]")]
+    #[arg(long, value_name = "SHARE[:BY]", allow_hyphen_values = true)]
     pub reorder: Option<Reorder>,
     /// Share of packets that arrive twice
-    #[arg(long, value_name = "SHARE", default_value = "0%")]
+    #[arg(long, value_name = "SHARE", default_value = "0%", allow_hyphen_values = true)]
     pub duplicate: Probability,
     /// Share of packets that arrive with one bit inverted
-    #[arg(long, value_name = "SHARE", default_value = "0%")]
+    #[arg(long, value_name = "SHARE", default_value = "0%", allow_hyphen_values = true)]
     pub corrupt: Probability,
     /// Cut the path: START+LENGTH, or START+LENGTH/EVERY
-    #[arg(long, value_name = "TIME+TIME[/TIME]")]
+    #[arg(long, value_name = "TIME+TIME[/TIME]", allow_hyphen_values = true)]
     pub blackout: Vec<Blackout>,
 }
 
@@ -349,13 +355,13 @@ impl RelayReport {
                  {} reordered, {} duplicated, {} corrupted; queue up to {} packets",
                 way.sent,
                 way.received,
+                way.dropped_policer,
                 way.dropped_queue,
                 way.dropped_early,
                 way.dropped_loss,
                 way.dropped_blackout,
                 way.reordered,
                 way.duplicated,
-                way.dropped_policer,
                 way.corrupted,
                 way.queue_packets_max
             )?;

@@ -169,11 +169,37 @@ fn bad_usage_is_told() {
         &["--loss", "0.1%"][..],
         &["--mtu", "67", "--", "true"],
         &["--far-port", "0", "--", "true"],
+        &["--delay", "5", "--", "true"],
+        &["--queue", "pie:target=0", "--", "true"],
     ] {
         assert_eq!(wan_run(args).finish().code, Some(2), "{args:?}");
     }
     let ended = wan_run(["--counters", "/there/is/no/such/folder/x", "--", "true"]).finish();
     assert_eq!(ended.code, Some(1), "{ended:#?}");
+}
+
+/// A value that begins with a hyphen is a wrong value, and no other option.
+#[test]
+fn a_value_is_judged_by_its_option() {
+    for (option, value) in [
+        ("--rate", "-5M"),
+        ("--back-rate", "-5M"),
+        ("--delay", "-1ms"),
+        ("--loss", "-1"),
+        ("--jitter", "-1ms"),
+        ("--duplicate", "-1%"),
+        ("--blackout", "-1s+1s"),
+        ("--access-rate", "-1G"),
+        ("--delay", "99999999999s"),
+        ("--seed", "x"),
+        ("--seed", "-1"),
+    ] {
+        let ended = wan_run([option, value, "--", "true"]).finish();
+        assert_eq!(ended.code, Some(2), "{option} {value}: {ended:#?}");
+        // Only the option's own reader quotes it so.
+        let judged = ended.errors.iter().any(|line| line.contains(&format!("`{value}` is not")));
+        assert!(judged, "{option} {value}: {ended:#?}");
+    }
 }
 
 #[test]
@@ -187,6 +213,9 @@ fn what_was_counted_is_written() {
     let counters: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(counters["forward"]["received"], counters["forward"]["sent"], "{counters}");
     assert_eq!(counters["forward"]["time_kept"], true, "nothing was sent: {counters}");
+    for name in ["marked", "dropped_policer"] {
+        assert_eq!(counters["backward"][name], 0, "nothing was sent: {counters}");
+    }
 }
 
 #[test]
@@ -206,6 +235,19 @@ fn parameters_of_the_kernel_are_set_in_both_namespaces() {
 }
 
 #[test]
+fn parameters_of_the_whole_machine_are_refused_before_anything_starts() {
+    let show = |path: &str| std::fs::read_to_string(path).expect("its value").trim().to_owned();
+    // Their own values: what is not refused changes nothing.
+    let hostname = format!("kernel.hostname={}", show("/proc/sys/kernel/hostname"));
+    let swappiness = format!("net/../vm/swappiness={}", show("/proc/sys/vm/swappiness"));
+    for parameter in [&*hostname, &swappiness, "net..ipv4.tcp_ecn=1", "net.ipv4/tcp_ecn=1"] {
+        let ended = wan_run(["--sysctl", parameter, "--", "echo", "started"]).finish();
+        assert_eq!(ended.code, Some(2), "{parameter}: {ended:#?}");
+        assert!(ended.lines.is_empty(), "{parameter}: {ended:#?}");
+    }
+}
+
+#[test]
 fn nothing_is_left_running() {
     path_or_skip!();
     let far = "echo far $$ >&2; trap '' TERM; while :; do sleep 1; done";
@@ -213,9 +255,6 @@ fn nothing_is_left_running() {
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let near = ended.line("near").to_owned();
     let far = ended.errors.iter().find_map(|line| line.strip_prefix("far "));
-    for name in ["marked", "dropped_policer"] {
-        assert_eq!(counters["backward"][name], 0, "nothing was sent: {counters}");
-    }
     assert!(!lives(&near), "{ended:#?}");
     // It may have been killed before it could say who it is.
     assert!(!far.is_some_and(lives), "{ended:#?}");
@@ -234,19 +273,6 @@ fn an_interruption_ends_everything() {
     assert_eq!(ended.code, Some(130), "{ended:#?}");
     assert!(ended.errors.iter().any(|line| line.contains("interrupted")), "{ended:#?}");
     for line in [near, far] {
-#[test]
-fn parameters_of_the_whole_machine_are_refused_before_anything_starts() {
-    let show = |path: &str| std::fs::read_to_string(path).expect("its value").trim().to_owned();
-    // Their own values: what is not refused changes nothing.
-    let hostname = format!("kernel.hostname={}", show("/proc/sys/kernel/hostname"));
-    let swappiness = format!("net/../vm/swappiness={}", show("/proc/sys/vm/swappiness"));
-    for parameter in [&*hostname, &swappiness, "net..ipv4.tcp_ecn=1", "net.ipv4/tcp_ecn=1"] {
-        let ended = wan_run(["--sysctl", parameter, "--", "echo", "started"]).finish();
-        assert_eq!(ended.code, Some(2), "{parameter}: {ended:#?}");
-        assert!(ended.lines.is_empty(), "{parameter}: {ended:#?}");
-    }
-}
-
         let (_, id) = line.split_once(' ').expect("a name and a number");
         assert!(!lives(id), "{line}: {ended:#?}");
     }
@@ -286,6 +312,23 @@ fn each_packet_of_a_super_packet_is_counted() {
     assert!(counter(&text, "/forward/received") >= 1_000_000 / 1_440, "{text}");
 }
 
+/// A megabyte over a path that is too thin for it, whose senders use ECN.
+#[test]
+fn what_a_queue_marks_is_counted() {
+    path_or_skip!();
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let file = dir.path().join("counters.json").display().to_string();
+    let (far, near) = (end("far", ""), end("stream", ""));
+    let port = PORT.to_string();
+    let path =
+        ["--rate", "5M", "--delay", "5ms", "--queue", "codel", "--sysctl", "net.ipv4.tcp_ecn=1"];
+    let options = ["--far", &far, "--far-port", &port, "--counters", &file];
+    let ended = shell(&[&path[..], &options].concat(), &near);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let text = std::fs::read_to_string(&file).expect("the counters");
+    assert!(counter(&text, "/forward/marked") > 0, "{text}");
+}
+
 #[test]
 fn what_is_counted_in_the_course_of_time_is_lines() {
     path_or_skip!();
@@ -312,23 +355,6 @@ delay = "1ms"
 [[link]]
 from = "b"
 to = "r1"
-/// A megabyte over a path that is too thin for it, whose senders use ECN.
-#[test]
-fn what_a_queue_marks_is_counted() {
-    path_or_skip!();
-    let dir = tempfile::tempdir().expect("a directory for the test");
-    let file = dir.path().join("counters.json").display().to_string();
-    let (far, near) = (end("far", ""), end("stream", ""));
-    let port = PORT.to_string();
-    let path =
-        ["--rate", "5M", "--delay", "5ms", "--queue", "codel", "--sysctl", "net.ipv4.tcp_ecn=1"];
-    let options = ["--far", &far, "--far-port", &port, "--counters", &file];
-    let ended = shell(&[&path[..], &options].concat(), &near);
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    let text = std::fs::read_to_string(&file).expect("the counters");
-    assert!(counter(&text, "/forward/marked") > 0, "{text}");
-}
-
 rate = "1G"
 delay = "10ms"
 [[link]]

@@ -15,6 +15,7 @@ use crate::exit::interrupted;
 use crate::interrupt::stop_flag;
 use crate::output;
 use crate::progress::{self, Progress};
+use crate::units;
 
 /// Laws beside each other in a table for a terminal.
 const SIDE_BY_SIDE: usize = 6;
@@ -37,7 +38,7 @@ pub struct CertifyArgs {
     all: bool,
     /// Draw scenarios from this number, to repeat a certificate or to compare with one; else from a fresh one, which the
     /// certificate tells
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::seed, allow_hyphen_values = true)]
     seed: Option<u64>,
     #[command(flatten)]
     common: CommonArgs,

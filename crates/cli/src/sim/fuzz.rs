@@ -30,7 +30,7 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     runs: u64,
     /// The seed of the first one; the others follow it
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = units::seed, allow_hyphen_values = true)]
     seed: u64,
     /// Begin no other after so long
     #[arg(long, value_name = "TIME", value_parser = farhaul_link::parse_duration)]

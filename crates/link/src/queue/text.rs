@@ -266,6 +266,9 @@ fn parse_pie(text: &str, rtt: Option<Duration>) -> Result<Pie, ParseError> {
         }
         Ok(true)
     })?;
+    if pie.target.is_zero() {
+        return Err(ParseError::new(text, "a PIE queue: the target must be longer than 0 s"));
+    }
     Ok(pie)
 }
 
@@ -299,6 +302,9 @@ fn parse_dual_pi2(text: &str, rtt: Option<Duration>) -> Result<DualPi2, ParseErr
         }
         Ok(true)
     })?;
+    if pair.target.is_zero() {
+        return Err(ParseError::new(text, "a DualPI2 queue: the target must be longer than 0 s"));
+    }
     Ok(pair)
 }
 
@@ -456,6 +462,8 @@ mod tests {
         assert_eq!(parsed("fq_codel").unwrap().limit(), QueueLimit::Packets(10_240));
         let bad = [
             "pie:interval=1s",
+            "pie:target=0",
+            "dualpi2:target=0",
             "fq_codel:flows=0",
             "fq_codel:flows=65537",
             "fq_codel:quantum=0B",
