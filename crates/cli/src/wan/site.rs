@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ pub struct Site {
     names: Names,
     /// What marks the processes of each host as this network's.
     marks: Vec<String>,
+    /// Held while a process is started: none is once the last deed has begun.
+    starting: Arc<Mutex<()>>,
     /// Ends the processes where an interruption leaves no time to ask them.
     _deed: LastDeed,
 }
@@ -54,13 +57,16 @@ impl Site {
         let marks = network.hosts().iter().map(tun::mark).collect::<io::Result<_>>()?;
         let hosts = network.hosts().iter().map(Namespace::try_clone);
         let hosts = hosts.collect::<io::Result<Vec<_>>>()?;
+        let starting: Arc<Mutex<()>> = Arc::default();
+        let started = Arc::clone(&starting);
         let deed = before_exit(move || {
+            std::mem::forget(started.lock().unwrap_or_else(PoisonError::into_inner));
             for host in &hosts {
                 // There is nothing to be done about one that does not end, and no time.
                 let _ = host.end_processes(Duration::ZERO);
             }
         });
-        Ok(Site { network, names, marks, _deed: deed })
+        Ok(Site { network, names, marks, starting, _deed: deed })
     }
 
     /// The host's number.
@@ -101,6 +107,11 @@ impl Site {
         command
     }
 
+    fn spawn(&self, host: usize, command: &mut Command) -> io::Result<io::Result<Child>> {
+        let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.network.hosts()[host].run(|| command.spawn())
+    }
+
     /// Starts the command at a host.
     pub fn start<S: AsRef<OsStr>>(
         &self,
@@ -110,7 +121,7 @@ impl Site {
     ) -> Result<Child> {
         let mut command = self.command(host, program);
         command.args(words);
-        self.network.hosts()[host].run(|| command.spawn())?.map_err(|error| {
+        self.spawn(host, &mut command)?.map_err(|error| {
             let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
             let message = format!("cannot run {}: {error}", program.display());
             Failed { code, message }.into()
@@ -123,8 +134,9 @@ impl Site {
         let out = io::stderr().as_fd().try_clone_to_owned()?;
         let mut command = self.command(host, OsStr::new("/bin/sh"));
         command.arg("-c").arg(text).stdin(Stdio::null()).stdout(out);
-        let child = self.network.hosts()[host].run(|| command.spawn())?.map_err(|error| {
-            Failed { code: NO_PATH, message: format!("cannot run /bin/sh: {error}") }
+        let child = self.spawn(host, &mut command)?.map_err(|error| Failed {
+            code: NO_PATH,
+            message: format!("cannot run /bin/sh: {error}"),
         })?;
         let given = format!("{option} '{}'", text.display());
         Ok(Service { given, child, told: false })

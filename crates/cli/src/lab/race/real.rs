@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -432,9 +433,20 @@ fn finished(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // A signal to the group is for this process: the child ends when it is asked, and takes its namespaces with it.
     command.process_group(0);
-    let mut child = command.spawn().context("a process for the path cannot be started")?;
-    let id = pid(&child);
-    let _deed = before_exit(move || end_at_once(id));
+    // The last deed waits until it is known what it has to end, and then nothing else is started.
+    let started: Arc<Mutex<Option<Pid>>> = Arc::default();
+    let ended = Arc::clone(&started);
+    let _deed = before_exit(move || {
+        let process = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        end_at_once(*process);
+        std::mem::forget(process);
+    });
+    let mut child = {
+        let mut started = started.lock().unwrap_or_else(PoisonError::into_inner);
+        let child = command.spawn().context("a process for the path cannot be started")?;
+        *started = pid(&child);
+        child
+    };
     let errors = child.stderr.take().map(|mut from| {
         thread::spawn(move || {
             let mut bytes = Vec::new();
