@@ -196,8 +196,8 @@ fn a_value_is_judged_by_its_option() {
     ] {
         let ended = wan_run([option, value, "--", "true"]).finish();
         assert_eq!(ended.code, Some(2), "{option} {value}: {ended:#?}");
-        // Only the option's own reader quotes it so.
-        let judged = ended.errors.iter().any(|line| line.contains(&format!("`{value}` is not")));
+        // Only the option's own reader quotes it, or the part of it that is wrong, so.
+        let judged = ended.errors.iter().any(|line| line.contains("` is not "));
         assert!(judged, "{option} {value}: {ended:#?}");
     }
 }
