@@ -65,14 +65,19 @@ fn fq_codel() -> impl Strategy<Value = FqCoDel> {
     })
 }
 
+/// No text asks for a target of 0.
+fn target() -> impl Strategy<Value = Duration> {
+    (1..20_000u64).prop_map(Duration::from_micros)
+}
+
 fn queue() -> impl Strategy<Value = QueueConfig> {
     prop_oneof![
         2 => limit().prop_map(QueueConfig::from),
         1 => red().prop_map(QueueConfig::Red),
         1 => codel().prop_map(QueueConfig::CoDel),
-        1 => (limit(), span(20_000)).prop_map(|(limit, target)| QueueConfig::Pie(Pie { limit, target })),
+        1 => (limit(), target()).prop_map(|(limit, target)| QueueConfig::Pie(Pie { limit, target })),
         1 => fq_codel().prop_map(QueueConfig::FqCoDel),
-        1 => (limit(), span(20_000)).prop_map(|(limit, target)| {
+        1 => (limit(), target()).prop_map(|(limit, target)| {
             QueueConfig::DualPi2(DualPi2 { limit, target, ..DualPi2::default() })
         }),
     ]
