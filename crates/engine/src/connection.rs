@@ -6,6 +6,7 @@ mod doubts;
 mod governor;
 mod incoming;
 mod outgoing;
+mod signs_of_life;
 mod way_back;
 
 use core::net::SocketAddr;
@@ -37,9 +38,6 @@ const SHUTDOWN_WAIT: Duration = Duration::from_millis(300);
 /// A stock peer never answers: it is sent so many, in short succession, and not waited for.
 const STOCK_SHUTDOWNS: u32 = 3;
 const STOCK_SHUTDOWN_WAIT: Duration = Duration::from_millis(16);
-/// Stock looks at its ACK timer, of a SYN interval, when a packet arrives, and otherwise each 100 ms. So the last
-/// packet of a window is followed by a keep-alive after so long, which brings its ACK.
-const STOCK_ACK_PROMPT: Duration = Duration::from_millis(11);
 /// How long the last ACK of a stock peer may come behind its shutdown: the thread that sends it may have to wait
 /// for a processor meanwhile.
 const LAST_ACK_WAIT: Duration = Duration::from_millis(100);
@@ -49,11 +47,6 @@ const ABORTED: u32 = 1;
 /// lacks: everything before it has come, and nothing more is taken. Peers that know nothing of it
 /// see neither 0 nor [`ABORTED`], and take the shutdown as one with 0.
 const ACCOUNTS: u32 = 1 << 31;
-/// A peer whose host has said so often that there is no such port has gone when it has been silent for
-/// so long; meanwhile it is asked at these intervals.
-const UNREACHABLE_TIMES: u32 = 3;
-const UNREACHABLE_SILENCE: Duration = Duration::from_secs(3);
-const UNREACHABLE_ASK: Duration = Duration::from_millis(500);
 /// The send buffer holds this much more than the windows, for the application to work ahead.
 const SEND_AHEAD: usize = 512 << 10;
 
@@ -646,17 +639,7 @@ impl Connection {
         self.run_law_timer(now);
         self.lose_doubted(now);
         self.report_losses(now);
-        if now - self.last_sent >= self.config.keep_alive {
-            self.outbox.keep_alive = true;
-        }
-        if self.prompt_at().is_some_and(|at| now >= at) {
-            self.prompted = self.send.packets_sent;
-            self.outbox.keep_alive = true;
-        }
-        if now >= self.ask_at() {
-            self.asked_at = now;
-            self.outbox.ask = true;
-        }
+        self.give_and_ask_signs_of_life(now);
         self.advance_life(now);
     }
 
@@ -672,9 +655,7 @@ impl Connection {
         let timers = [
             life,
             Some(self.last_heard + self.patience()),
-            Some(self.ask_at()),
-            Some(self.last_sent + self.config.keep_alive),
-            self.prompt_at(),
+            Some(self.next_sign_of_life()),
             self.send.timeout(self.rto()),
             self.send.next_send(),
             self.receive.acks.timeout(self.receive.point(), self.ack_repeat(), self.tells_beyond()),
@@ -688,48 +669,6 @@ impl Connection {
     /// When the pacing lets packets go that may leave; none if anything else holds them.
     pub(crate) fn next_send(&self) -> Option<Time> {
         matches!(self.life, Life::Open | Life::Lingering { .. }).then(|| self.send.next_paced())?
-    }
-
-    /// When a stock peer is prompted for the ACK of what was sent last.
-    fn prompt_at(&self) -> Option<Time> {
-        let waits = self.stock && self.send.awaits_ack() && self.prompted != self.send.packets_sent;
-        waits.then(|| self.last_sent + STOCK_ACK_PROMPT)
-    }
-
-    /// How long the peer may be silent.
-    fn patience(&self) -> Duration {
-        let gone = self.is_doubted().is_some_and(|times| times >= UNREACHABLE_TIMES);
-        let most = self.config.peer_timeout;
-        if gone { most.min(UNREACHABLE_SILENCE) } else { most }
-    }
-
-    /// How often the peer's host has said that there is no such port, if nothing has been heard since.
-    fn is_doubted(&self) -> Option<u32> {
-        self.unreachable.filter(|(at, _)| *at > self.last_heard).map(|(_, times)| times)
-    }
-
-    /// The peer's host says that there is no such port. A host that has seen a packet can forge that,
-    /// so the peer is asked.
-    pub(crate) fn on_unreachable(&mut self, now: Time) {
-        if self.is_over() {
-            return;
-        }
-        let times = self.is_doubted().unwrap_or(0);
-        self.unreachable = Some((now, times + 1));
-        if times == 0 && now - self.asked_at >= UNREACHABLE_ASK {
-            self.asked_at = now;
-            self.outbox.ask = true;
-        }
-    }
-
-    /// When a silent peer is next asked for a sign of life: its own may come less often than this
-    /// side's patience allows.
-    fn ask_at(&self) -> Time {
-        if self.is_doubted().is_some() {
-            return self.asked_at + UNREACHABLE_ASK;
-        }
-        let patience = self.config.peer_timeout;
-        (self.last_heard + patience / 2).max(self.asked_at + patience / 8)
     }
 
     fn advance_life(&mut self, now: Time) {
