@@ -11,10 +11,13 @@ use crate::exit::INTERRUPTED;
 
 type Action = Box<dyn Fn() + Send>;
 
-/// Each with its number.
-static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
+/// Actions with their numbers.
+struct List(Mutex<Vec<(u64, Action)>>);
+
+/// What is done when the user interrupts.
+static ON_INTERRUPT: List = List(Mutex::new(Vec::new()));
 /// What is done before an interruption ends the process at once, the latest first.
-static DEEDS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
+static BEFORE_EXIT: List = List(Mutex::new(Vec::new()));
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 static INSTALL: Once = Once::new();
 /// What is said before an interruption ends the process.
@@ -23,22 +26,28 @@ static HAS_COME: AtomicBool = AtomicBool::new(false);
 /// Nobody may read last words.
 const LAST_WORDS_TIME: Duration = Duration::from_secs(1);
 
-/// While it lives, an action is done when the user interrupts.
-pub struct Registered(u64);
+impl List {
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Action)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-impl Drop for Registered {
-    fn drop(&mut self) {
-        actions().retain(|(number, _)| *number != self.0);
+    fn add(&'static self, action: impl Fn() + Send + 'static) -> Registered {
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        self.lock().push((number, Box::new(action)));
+        install();
+        Registered { list: self, number }
     }
 }
 
-/// While it lives, an action is done before an interruption ends the process at once.
-pub struct LastDeed(u64);
+/// While it lives, its action is registered. What ends it waits while the actions of its list are done.
+pub struct Registered {
+    list: &'static List,
+    number: u64,
+}
 
-impl Drop for LastDeed {
-    /// Waits while last deeds are done: the process is about to end.
+impl Drop for Registered {
     fn drop(&mut self) {
-        deeds().retain(|(number, _)| *number != self.0);
+        self.list.lock().retain(|(number, _)| *number != self.number);
     }
 }
 
@@ -93,8 +102,8 @@ fn last_words() -> MutexGuard<'static, Option<Box<dyn FnOnce() + Send>>> {
 
 fn exit() -> ! {
     // The lock is kept to the end, so that what is undone here is not undone elsewhere meanwhile.
-    let deeds = deeds();
-    deeds.iter().rev().for_each(|(_, action)| action());
+    let actions = BEFORE_EXIT.lock();
+    actions.iter().rev().for_each(|(_, action)| action());
     // Not within the match: the lock is not to be held meanwhile.
     let say = last_words().take();
     if let Some(say) = say {
@@ -106,14 +115,6 @@ fn exit() -> ! {
         let _ = wait.recv_timeout(LAST_WORDS_TIME);
     }
     std::process::exit(INTERRUPTED.into());
-}
-
-fn deeds() -> MutexGuard<'static, Vec<(u64, Action)>> {
-    DEEDS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn actions() -> MutexGuard<'static, Vec<(u64, Action)>> {
-    ACTIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Until what is returned is dropped, an interruption ends the process: nothing has begun that would
@@ -132,20 +133,14 @@ pub fn on_interrupt(action: impl Fn() + Send + 'static) {
 /// As [`on_interrupt`], until what is returned is dropped.
 #[must_use]
 pub fn while_registered(action: impl Fn() + Send + 'static) -> Registered {
-    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-    actions().push((number, Box::new(action)));
-    install();
-    Registered(number)
+    ON_INTERRUPT.add(action)
 }
 
 /// Has `action` done before an interruption ends the process at once, as the second one does (`timeout` sends two: to
 /// its command and to the whole group). It must not wait for long.
 #[must_use]
-pub fn before_exit(action: impl Fn() + Send + 'static) -> LastDeed {
-    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-    deeds().push((number, Box::new(action)));
-    install();
-    LastDeed(number)
+pub fn before_exit(action: impl Fn() + Send + 'static) -> Registered {
+    BEFORE_EXIT.add(action)
 }
 
 fn install() {
@@ -157,7 +152,7 @@ fn install() {
             }
             interrupted = true;
             HAS_COME.store(true, Ordering::Relaxed);
-            let actions = actions();
+            let actions = ON_INTERRUPT.lock();
             if actions.is_empty() {
                 end();
             }

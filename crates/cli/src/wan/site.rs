@@ -18,7 +18,7 @@ use farhaul_wan::tun::{self, MARK, Namespace, NetworkStats, Parameter, TunNetwor
 use super::counters::Names;
 use super::ports::listens;
 use crate::exit::{Failed, Usage, interrupted};
-use crate::interrupt::{LastDeed, Stop, before_exit};
+use crate::interrupt::{Registered, Stop, before_exit};
 
 /// As `env`, `nice` and `timeout` have it: what is wrong is not the command.
 const NO_PATH: u8 = 125;
@@ -37,10 +37,10 @@ pub struct Site {
     names: Names,
     /// What marks the processes of each host as this network's.
     marks: Vec<String>,
-    /// Held while a process is started: none is once the last deed has begun.
+    /// Held while a process is started: none is once an interruption ends the process.
     starting: Arc<Mutex<()>>,
     /// Ends the processes where an interruption leaves no time to ask them.
-    _deed: LastDeed,
+    _cleanup: Registered,
 }
 
 /// What was started at a host beside the command.
@@ -59,14 +59,14 @@ impl Site {
         let hosts = hosts.collect::<io::Result<Vec<_>>>()?;
         let starting: Arc<Mutex<()>> = Arc::default();
         let started = Arc::clone(&starting);
-        let deed = before_exit(move || {
+        let cleanup = before_exit(move || {
             std::mem::forget(started.lock().unwrap_or_else(PoisonError::into_inner));
             for host in &hosts {
                 // There is nothing to be done about one that does not end, and no time.
                 let _ = host.end_processes(Duration::ZERO);
             }
         });
-        Ok(Site { network, names, marks, starting, _deed: deed })
+        Ok(Site { network, names, marks, starting, _cleanup: cleanup })
     }
 
     /// The host's number.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::interrupt::{LastDeed, before_exit};
+use crate::interrupt::{Registered, before_exit};
 
 const PREFIX: &str = "farhaul-race-";
 /// What still writes to a folder that goes may put files there meanwhile.
@@ -22,7 +22,7 @@ pub struct Folder {
     path: PathBuf,
     /// The kernel unlocks it when this process is no more, however it has ended.
     _lock: File,
-    _deed: LastDeed,
+    _cleanup: Registered,
 }
 
 impl Folder {
@@ -32,7 +32,7 @@ impl Folder {
         // Before there is a folder, so that there is no moment in which a signal would leave it.
         let made: Arc<Mutex<Option<PathBuf>>> = Arc::default();
         let removed = Arc::clone(&made);
-        let deed = before_exit(move || {
+        let cleanup = before_exit(move || {
             let made = removed.lock().unwrap_or_else(PoisonError::into_inner);
             made.iter().for_each(|path| remove(path));
         });
@@ -43,7 +43,7 @@ impl Folder {
             *made = Some(path.clone());
             // Another race that looks right now takes it for one that was left.
             if let Ok(Some(lock)) = lock(&path) {
-                return Ok(Folder { path, _lock: lock, _deed: deed });
+                return Ok(Folder { path, _lock: lock, _cleanup: cleanup });
             }
         }
     }

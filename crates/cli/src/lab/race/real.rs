@@ -433,10 +433,10 @@ fn finished(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // A signal to the group is for this process: the child ends when it is asked, and takes its namespaces with it.
     command.process_group(0);
-    // The last deed waits until it is known what it has to end, and then nothing else is started.
+    // What is done before the exit waits until it is known what it has to end, and then nothing else is started.
     let started: Arc<Mutex<Option<Pid>>> = Arc::default();
     let ended = Arc::clone(&started);
-    let _deed = before_exit(move || {
+    let _cleanup = before_exit(move || {
         let process = ended.lock().unwrap_or_else(PoisonError::into_inner);
         end_at_once(*process);
         std::mem::forget(process);
