@@ -47,8 +47,7 @@ impl Arrivals {
     pub fn start(acceptor: Acceptor, patience: Duration) -> Self {
         let (tell, arrived) = sync_channel(0);
         let busy = Arc::new(AtomicBool::new(false));
-        let doorman =
-            Doorman { tell, busy: Arc::clone(&busy), patience, places: Places::default() };
+        let doorman = Doorman { tell, busy: Arc::clone(&busy), patience };
         thread::spawn(move || doorman.run(&acceptor));
         Arrivals { arrived, waiting: VecDeque::new(), busy, patience }
     }
@@ -125,17 +124,23 @@ struct Places {
     freed: Condvar,
 }
 
+/// A connection's place, free again when it is dropped.
+struct Place(Arc<Places>);
+
 impl Places {
     /// Waits for one and takes it.
-    fn take(&self) {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = self.freed.wait_while(taken, |taken| *taken >= MOST);
+    fn take(this: &Arc<Self>) -> Place {
+        let taken = this.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = this.freed.wait_while(taken, |taken| *taken >= MOST);
         *free.unwrap_or_else(PoisonError::into_inner) += 1;
+        Place(Arc::clone(this))
     }
+}
 
-    fn free(&self) {
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.freed.notify_one();
+impl Drop for Place {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.freed.notify_one();
     }
 }
 
@@ -144,21 +149,17 @@ struct Doorman {
     tell: SyncSender<Arrival>,
     busy: Arc<AtomicBool>,
     patience: Duration,
-    places: Places,
 }
 
 impl Doorman {
     fn run(self, acceptor: &Acceptor) {
-        let this = Arc::new(self);
+        let (this, places) = (Arc::new(self), Arc::default());
         loop {
-            this.places.take();
+            let place = Places::take(&places);
             let channel = match acceptor.accept() {
                 Ok(channel) => channel,
                 // It was gone before it was taken.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
-                    this.places.free();
-                    continue;
-                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
                     // If nobody listens, nobody cares.
                     let _ = this.tell.send(Arrival::Broken(error));
@@ -170,7 +171,7 @@ impl Doorman {
                 let arrival = doorman.hear(channel);
                 // It goes when the listener ends.
                 let _ = doorman.tell.send(arrival);
-                doorman.places.free();
+                drop(place);
             });
         }
     }
