@@ -142,7 +142,7 @@ impl Pairs {
     }
 
     /// What a law is paired with: the TCPs, every law that comes with farhaul, and itself. Laws of users do not
-    /// count: whoever adds one could add its friends.
+    /// count: with a law a user could add others that give way to it.
     pub(super) fn others(&self, law: &Spec) -> Vec<Other> {
         let tcp = self.tcp.iter().map(|law| {
             let protocol = format!("tcp-{law}");
