@@ -48,7 +48,7 @@ fn red() -> impl Strategy<Value = Red> {
 }
 
 fn codel() -> impl Strategy<Value = CoDel> {
-    (limit(), span(5_000), 1..50_000u64).prop_map(|(limit, target, interval)| CoDel {
+    (limit(), target(), 1..50_000u64).prop_map(|(limit, target, interval)| CoDel {
         limit,
         target,
         interval: Duration::from_micros(interval),

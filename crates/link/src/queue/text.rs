@@ -250,6 +250,12 @@ fn parse_codel(text: &str, rtt: Option<Duration>) -> Result<CoDel, ParseError> {
         }
         Ok(true)
     })?;
+    if codel.target.is_zero() {
+        return Err(ParseError::new(
+            text,
+            "a CoDel queue: the target must be longer than 0 s (5ms is usual)",
+        ));
+    }
     if codel.interval.is_zero() {
         return Err(ParseError::new(text, "a CoDel queue: the interval must be longer than 0 s"));
     }
@@ -285,6 +291,12 @@ fn parse_fq_codel(text: &str, rtt: Option<Duration>) -> Result<FqCoDel, ParseErr
         }
         Ok(true)
     })?;
+    if flows.target.is_zero() {
+        return Err(ParseError::new(
+            text,
+            "flow queues: the target must be longer than 0 s (5ms is usual)",
+        ));
+    }
     if flows.interval.is_zero() {
         return Err(ParseError::new(text, "flow queues: the interval must be longer than 0 s"));
     }
@@ -442,7 +454,14 @@ mod tests {
         assert_eq!(parsed(text), Ok(QueueConfig::CoDel(expected)));
         assert_eq!(parsed(text).unwrap().to_string(), text);
         assert_eq!(parsed("codel:interval=100ms").unwrap().to_string(), "codel");
-        for bad in ["codel:interval=0s", "codel:target=5", "codel:min=5", "codel:limit=bdp"] {
+        let bad = [
+            "codel:target=0",
+            "codel:interval=0s",
+            "codel:target=5",
+            "codel:min=5",
+            "codel:limit=bdp",
+        ];
+        for bad in bad {
             assert!(parsed(bad).is_err(), "{bad}");
         }
     }
@@ -467,6 +486,7 @@ mod tests {
             "fq_codel:flows=0",
             "fq_codel:flows=65537",
             "fq_codel:quantum=0B",
+            "fq_codel:target=0",
             "fq_codel:interval=0s",
             "dualpi2:coupling=0",
             "dualpi2:coupling=1.5",
@@ -483,5 +503,8 @@ mod tests {
         assert!(error("red:foo=1").contains("maxp=10%"), "{}", error("red:foo=1"));
         assert!(error("red:limit=bdp").contains("bdp:80ms"), "{}", error("red:limit=bdp"));
         assert!(error("codel:foo=1").contains("interval=100ms"), "{}", error("codel:foo=1"));
+        for text in ["codel:target=0", "fq_codel:target=0"] {
+            assert!(error(text).contains("target must be longer than 0 s (5ms"), "{}", error(text));
+        }
     }
 }
