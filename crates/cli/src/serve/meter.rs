@@ -330,8 +330,7 @@ impl Write for Metered {
         }
         meter.take_for_lane(buf.len())?;
         let (count, held) = match meter.pace() {
-            // All of it, in steps.
-            Some(pace) => (buf.len(), pace.write(writer, buf, &self.interrupt)?),
+            Some(pace) => pace.write(writer, buf, &self.interrupt)?,
             None => (writer.write(buf)?, Duration::ZERO),
         };
         meter.account.give_back((buf.len() - count) as u64);

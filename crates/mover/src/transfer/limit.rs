@@ -141,8 +141,7 @@ impl Evidence {
     /// that does not take more.
     pub fn limit(&self) -> Limit {
         let ended = self.source.iter().sum::<u64>() as f64;
-        let all = self.time.as_micros() as f64 * f64::from(self.lanes.max(1));
-        if self.time < LEAST || ended < all * ENDED {
+        if self.time < LEAST || ended < self.lane_time() * ENDED {
             return Limit::Unknown;
         }
         let source = shares(&self.source);
@@ -160,6 +159,11 @@ impl Evidence {
         } else {
             self.not_taken()
         }
+    }
+
+    /// What the lanes of a side have for all stages together, µs.
+    fn lane_time(&self) -> f64 {
+        self.time.as_micros() as f64 * f64::from(self.lanes.max(1))
     }
 
     /// The source has nothing to do before the sink answers.
@@ -192,7 +196,10 @@ impl Evidence {
         } else if busy > BUSY {
             busiest
         } else if self.blocked > MOST {
-            Limit::ReceiverWindow
+            // Only a sink that receives all it can has too small a window. One that has told of little of its
+            // time may be held back by a rate that was set for it.
+            let told = self.sink.iter().sum::<u64>() as f64 >= self.lane_time() * ENDED;
+            if told { Limit::ReceiverWindow } else { Limit::Unknown }
         } else if self.loss > LOSSY && (!filled || self.capacity == 0.0) {
             // A law that uses what the path carries loses packets as well.
             Limit::NetworkLoss
@@ -271,6 +278,11 @@ mod tests {
             (full, Limit::NetworkRate),
             (suffers, Limit::NetworkLoss),
             (blocked, Limit::ReceiverWindow),
+            // The sink's lanes are in the middle of a block each.
+            (
+                Evidence { lanes: 8, source: blocked.source.map(|time| 8 * time), ..blocked },
+                Limit::Unknown,
+            ),
             (busy(0.1, 0.97, sent), Limit::ReceiverProcessor),
             (busy(0.97, 0.1, sent), Limit::SenderProcessor),
             (busy(0.6, 0.5, wide), Limit::SenderProcessor),

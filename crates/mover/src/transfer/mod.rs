@@ -21,6 +21,7 @@ pub mod memory;
 pub mod message;
 pub mod pace;
 pub mod part;
+mod passage;
 pub(crate) mod place;
 pub mod processors;
 mod role;

@@ -16,6 +16,7 @@ use crate::transfer::event::Outcome;
 use crate::transfer::memory::mapped;
 use crate::transfer::message::Message;
 use crate::transfer::part::PartFile;
+use crate::transfer::passage::Incoming;
 use crate::transfer::role::{Lane, LaneEnd};
 use crate::transfer::small::write_small;
 use crate::transfer::stages::Stage;
@@ -38,14 +39,9 @@ impl Sink<'_> {
     pub(super) fn work_lane(&self, lane: Lane<'_>) -> Result<(), LaneEnd> {
         let mut block = Block::default();
         let _block = self.memory.charge(BLOCK).map_err(TransferError::from)?;
-        let (number, mut reader) = (lane.number, lane.reader);
+        let (number, reader) = (lane.number, lane.reader);
         loop {
-            let (start, before) = (Instant::now(), lane.handle.held_back());
-            let more = block.read_from(&mut reader);
-            let held = lane.handle.held_back().saturating_sub(before);
-            self.stages.add(Stage::Limit, held);
-            self.stages.add(Stage::Receive, start.elapsed().saturating_sub(held));
-            match more {
+            match block.read_from(&mut Incoming::new(reader, lane.handle, &self.stages)) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(error) => return Err(lane_end(error)),

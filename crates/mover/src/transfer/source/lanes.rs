@@ -1,9 +1,6 @@
 //! What a lane of the source does: it takes work, reads, hashes, and sends, one block after another.
 
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
-
-use rustix::time::{ClockId, clock_gettime};
 
 use super::Source;
 use super::desk::{Fate, Job, Next, Seen, Work};
@@ -13,6 +10,7 @@ use crate::transfer::TransferError;
 use crate::transfer::block::{Block, Piece};
 use crate::transfer::interrupt::Interrupt;
 use crate::transfer::link::LinkHandle;
+use crate::transfer::passage::Outgoing;
 use crate::transfer::role::{Lane, LaneEnd};
 use crate::transfer::stages::Stage;
 use crate::transfer::tree_hash::{CHUNK, ChunkTree, leaf, whole};
@@ -101,50 +99,9 @@ impl Sending<'_, '_> {
         }
         // Before it leaves, so that it is known when the confirmation comes.
         self.source.sent(self.lane, block);
-        let (start, cpu) = (Instant::now(), processor_time());
-        let before = self.handle.held_back();
-        let mut held = Duration::ZERO;
-        match &self.source.options.pace {
-            None => block.write_to(&mut self.out)?,
-            Some(pace) => {
-                let (out, interrupt) = (&mut *self.out, self.interrupt);
-                let mut paced = Paced { pace, out, interrupt, held: Duration::ZERO };
-                block.write_to(&mut paced)?;
-                held = paced.held;
-            }
-        }
-        held += self.handle.held_back().saturating_sub(before);
-        let (took, cpu) = (start.elapsed(), processor_time().saturating_sub(cpu));
-        let stages = &self.source.stages;
-        stages.add(Stage::Limit, held);
-        stages.add(Stage::Seal, cpu);
-        stages.add(Stage::Send, took.saturating_sub(held).saturating_sub(cpu));
-        Ok(())
+        let (pace, stages) = (self.source.options.pace.as_deref(), &self.source.stages);
+        block.write_to(&mut Outgoing::new(self.out, self.handle, pace, self.interrupt, stages))
     }
-}
-
-struct Paced<'a> {
-    pace: &'a crate::transfer::pace::Pace,
-    out: &'a mut (dyn Write + Send),
-    interrupt: &'a Interrupt,
-    held: Duration,
-}
-
-impl Write for Paced<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.held += self.pace.write(self.out, bytes, self.interrupt)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
-/// What this thread has used of its processor.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 /// Opens a large file and finds out what of it is to be sent.
