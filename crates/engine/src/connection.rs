@@ -69,9 +69,11 @@ pub enum CloseReason {
     /// was acknowledged. Also where this side closed it first, while the peer was sending. Stock
     /// peers do not tell this from [`CloseReason::Peer`].
     PeerAborted,
-    /// Nothing has come from the peer for too long; or for so long it has missed what was
-    /// acknowledged in its name.
+    /// Nothing has come from the peer for too long.
     TimedOut,
+    /// For too long the peer has missed what was acknowledged in its name: that was forged, and what is
+    /// missing is not kept any more.
+    Disowned,
     /// The congestion control law panicked: [`Connection::failure`] tells what it said.
     LawFailed,
 }
@@ -711,7 +713,7 @@ impl Connection {
     fn end(&mut self, now: Time, reason: CloseReason) {
         self.life = Life::Over(reason);
         // A peer that still sends is told so.
-        self.aborted |= reason == CloseReason::TimedOut;
+        self.aborted |= matches!(reason, CloseReason::TimedOut | CloseReason::Disowned);
         self.events.closed = true;
         self.events.readable = true;
         self.events.writable = true;

@@ -5,15 +5,28 @@
 //! could. A single report may just be late, and a path that reorders brings late ones all the time, each
 //! of another packet: what counts is that one packet stays missing. That later packets are acknowledged
 //! proves nothing of it: those acknowledgements may be forged as well.
+//!
+//! What is missing behind all that has come, the peer does not know of and reports no loss of. It tells where
+//! what has come ends: the number of its own acknowledgements, which stands still and which a farhaul peer
+//! repeats on an idle connection. An acknowledgement before what is acknowledged already is therefore a report
+//! that its packet is missing.
 
 use core::time::Duration;
 
 use farhaul_base::Time;
 use farhaul_wire::{LossRange, Seq};
 
+/// A packet of which the peer says for so long that it is missing is missing: reports that are late would have
+/// to be so for as long. At least, for longer round trips need more.
+pub const DISOWNED_AFTER: Duration = Duration::from_secs(5);
+
+/// So many packets are watched. Those that were sent again before the ACK was forged may come, and others then
+/// stay missing.
+const WATCHED: usize = 16;
+
 /// What was acknowledged in the peer's name and is missing there by its reports.
 #[derive(Debug, Default)]
-pub struct Disowned(Option<Missing>);
+pub struct Disowned(Vec<Missing>);
 
 #[derive(Clone, Copy, Debug)]
 struct Missing {
@@ -21,6 +34,12 @@ struct Missing {
     /// When it was first reported, and last.
     since: Time,
     told: Time,
+}
+
+impl Missing {
+    fn is_in(&self, range: LossRange) -> bool {
+        self.packet.since(range.first) >= 0 && range.last.since(self.packet) >= 0
+    }
 }
 
 impl Disowned {
@@ -33,24 +52,35 @@ impl Disowned {
         ranges: impl Iterator<Item = LossRange> + Clone,
         timeout: Duration,
     ) -> bool {
-        let mut below = ranges.filter(|range| range.last.since(una) < 0);
-        if let Some(missing) = &mut self.0 {
-            let has = |range: &LossRange| {
-                missing.packet.since(range.first) >= 0 && range.last.since(missing.packet) >= 0
-            };
-            if below.clone().any(|range| has(&range)) {
+        // A report need not name everything. One not named for that time has come.
+        self.0.retain(|missing| now - missing.told < timeout);
+        let below = ranges.filter(|range| range.last.since(una) < 0);
+        // Before others may take their places.
+        for range in below.clone() {
+            for missing in self.0.iter_mut().filter(|missing| missing.is_in(range)) {
                 missing.told = now;
-                return now - missing.since >= timeout;
-            }
-            // A report need not name everything. One not named for that time has come.
-            if now - missing.told < timeout / 2 {
-                return false;
+                if now - missing.since >= timeout {
+                    return true;
+                }
             }
         }
-        if let Some(range) = below.next() {
-            self.0 = Some(Missing { packet: range.first, since: now, told: now });
+        for range in below {
+            if !self.0.iter().any(|missing| missing.is_in(range)) {
+                self.watch(Missing { packet: range.first, since: now, told: now });
+            }
         }
         false
+    }
+
+    /// In place of the one that has not been named for longest, if there is no room.
+    fn watch(&mut self, missing: Missing) {
+        if self.0.len() < WATCHED {
+            self.0.push(missing);
+        } else if let Some(oldest) = self.0.iter_mut().min_by_key(|missing| missing.told)
+            && oldest.told < missing.told
+        {
+            *oldest = missing;
+        }
     }
 }
 
@@ -96,6 +126,18 @@ mod tests {
                 "{second}"
             );
         }
+    }
+
+    #[test]
+    fn one_that_stays_missing_is_found_among_many_that_come() {
+        let mut disowned = Disowned::default();
+        let found = (0..20).find(|second| {
+            // Twenty are late in each second, and one of the first second is named again each time.
+            let late = (0..20).map(|n| range(1_000 * second + 2 * n, 1_000 * second + 2 * n));
+            let ranges = late.chain([range(4, 4)]);
+            disowned.report(at(u64::from(*second)), Seq::new(1_000_000), ranges, TIMEOUT)
+        });
+        assert_eq!(found, Some(10));
     }
 
     #[test]

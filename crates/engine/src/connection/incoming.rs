@@ -7,6 +7,7 @@ use farhaul_base::Time;
 use farhaul_control::{ENGINE_SUBTYPES, SYN, SentPacket};
 use farhaul_wire::{Ack, AckSeq, Control, DataHeader, LossRange, LossReport, Packet, Request, Seq};
 
+use super::disowned::DISOWNED_AFTER;
 use super::governor::PERIOD_MEASURED_OVER;
 use super::outgoing::{BEYOND, Beyond, DATA_TAGS, MAX_NAK_RANGES, WISH, Wish};
 use super::{ABORTED, ACCOUNTS, CloseReason, Connection, LAST_ACK_WAIT, Life, SEND_AHEAD};
@@ -262,7 +263,10 @@ impl Connection {
                 smooth(&mut self.capacity, rates.link_capacity);
             }
         }
-        let AckOutcome::Advanced(packets) = outcome else { return };
+        let AckOutcome::Advanced(packets) = outcome else {
+            self.look_for_forgery(now, core::iter::once(LossRange::single(ack.next)));
+            return;
+        };
         if self.stock {
             // Half the round trip, for a stock peer's first reports of it are too long.
             let least = self.rtt.min().unwrap_or_default() / 2;
@@ -331,17 +335,20 @@ impl Connection {
             let ranges: Vec<LossRange> =
                 report.ranges().filter(|range| !(stock && doubts.wait(now, *range))).collect();
             valid = self.lose(now, &ranges);
-            self.look_for_forgery(now, report);
+            self.look_for_forgery(now, report.ranges());
         }
         self.counters.naks_received += u64::from(valid);
         self.counters.invalid += u64::from(!valid);
     }
 
-    /// Ends a connection that cannot go on: [`disowned`](super::disowned).
-    fn look_for_forgery(&mut self, now: Time, report: &LossReport<'_>) {
-        let (una, timeout) = (self.send.una(), self.config.peer_timeout);
-        if self.disowned.report(now, una, report.ranges(), timeout) && self.life == Life::Open {
-            self.end(now, CloseReason::TimedOut);
+    /// Ends a connection that cannot go on: [`disowned`](super::disowned). The peer misses `ranges`.
+    fn look_for_forgery(&mut self, now: Time, ranges: impl Iterator<Item = LossRange> + Clone) {
+        let told_each = self.config.keep_alive * 2;
+        let timeout = DISOWNED_AFTER.max(told_each).max(self.rto() * 4);
+        let timeout = timeout.min(self.config.peer_timeout);
+        let disowned = self.disowned.report(now, self.send.una(), ranges, timeout);
+        if disowned && matches!(self.life, Life::Open | Life::Lingering { .. }) {
+            self.end(now, CloseReason::Disowned);
         }
     }
 

@@ -18,7 +18,9 @@ const UNREACHABLE_ASK: Duration = Duration::from_millis(500);
 impl Connection {
     /// Lets those that are due go out.
     pub(super) fn give_and_ask_signs_of_life(&mut self, now: Time) {
-        if now - self.last_sent >= self.config.keep_alive {
+        if self.restate_at().is_some_and(|at| now >= at) {
+            self.receive.acks.restate();
+        } else if now - self.last_sent >= self.config.keep_alive {
             self.outbox.keep_alive = true;
         }
         if self.prompt_at().is_some_and(|at| now >= at) {
@@ -33,12 +35,22 @@ impl Connection {
     /// When the next one is due.
     pub(super) fn next_sign_of_life(&self) -> Time {
         let own = self.last_sent + self.config.keep_alive;
-        self.prompt_at().into_iter().fold(self.ask_at().min(own), Time::min)
+        let others = self.prompt_at().into_iter().chain(self.restate_at());
+        others.fold(self.ask_at().min(own), Time::min)
     }
 
     fn ask(&mut self, now: Time) {
         self.asked_at = now;
         self.outbox.ask = true;
+    }
+
+    /// When a peer of ours is told again what has arrived. That is its sign of life of an idle connection, and lets
+    /// it see that an acknowledgement was forged ([`disowned`](super::disowned)) also where
+    /// what is missing is the last that it has sent, of which this side knows nothing. Where control packets are
+    /// authenticated none can be forged.
+    fn restate_at(&self) -> Option<Time> {
+        let useful = self.ours && !self.tags.are_sent();
+        useful.then(|| self.receive.acks.told_at() + self.config.keep_alive)
     }
 
     /// When a stock peer is prompted for the ACK of what was sent last.

@@ -65,6 +65,8 @@ pub struct AckSchedule {
     due: Option<Time>,
     /// Send one even if the number has not moved: the window has opened.
     forced: bool,
+    /// Tell the number again.
+    restated: bool,
 }
 
 impl AckSchedule {
@@ -86,6 +88,7 @@ impl AckSchedule {
             packets_numbered: 0,
             due: None,
             forced: false,
+            restated: false,
         }
     }
 
@@ -115,6 +118,17 @@ impl AckSchedule {
     /// The receiver's buffer has room again that the peer does not know of.
     pub fn on_window_opened(&mut self) {
         self.forced = true;
+    }
+
+    /// The number is to be told again, as a sign of life that tells the peer more than that: see
+    /// [`disowned`](crate::connection).
+    pub fn restate(&mut self) {
+        self.restated = true;
+    }
+
+    /// When anything was last told.
+    pub fn told_at(&self) -> Time {
+        self.told_at
     }
 
     /// The connection ends: what has arrived up to `point` and is not confirmed to be known to the
@@ -152,7 +166,9 @@ impl AckSchedule {
             self.repeats += 1;
             return Some(self.number(now, point));
         }
-        if self.packets >= light && point.since(self.sent) > 0 {
+        if core::mem::take(&mut self.restated)
+            || self.packets >= light && point.since(self.sent) > 0
+        {
             self.packets = 0;
             self.sent = point;
             self.told_at = now;
@@ -183,6 +199,7 @@ impl AckSchedule {
         self.packets_numbered = 0;
         self.due = None;
         self.doubted = false;
+        self.restated = false;
         let sent = Sent { ack_seq, point, at: now };
         if self.full_at.is_none_or(|at| now - at >= SYN) {
             self.full_at = Some(now);
@@ -212,7 +229,7 @@ impl AckSchedule {
     /// When [`AckSchedule::poll`] will next have something to send if nothing more arrives; `beyond`
     /// as there.
     pub fn timeout(&self, point: Seq, repeat_after: Duration, beyond: bool) -> Option<Time> {
-        if self.forced {
+        if self.forced || self.restated {
             return Some(Time::ZERO);
         }
         let beyond = (beyond && self.packets > 0).then_some(self.told_at + SYN);
@@ -343,6 +360,20 @@ mod tests {
         acks.on_window_opened();
         assert!(poll(&mut acks, 5, 0).is_some());
         assert_eq!(poll(&mut acks, 6, 0), None);
+    }
+
+    #[test]
+    fn a_number_that_is_told_again_is_told_lightly_and_once() {
+        let mut acks = AckSchedule::new(Time::ZERO, Seq::new(0));
+        acks.restate();
+        assert_eq!(acks.timeout(Seq::new(0), RTT, false), Some(Time::ZERO));
+        assert_eq!(poll(&mut acks, 3_000, 0), Some(AckForm::Light));
+        assert_eq!((acks.told_at(), poll(&mut acks, 3_001, 0)), (Time::from_secs(3), None));
+        // A numbered one that is due tells it as well.
+        acks.restate();
+        acks.on_data(Time::from_secs(6), 1, SYN, false);
+        assert_eq!(poll(&mut acks, 6_000, 1), Some(AckForm::Full(AckSeq::new(1))));
+        assert_eq!(poll(&mut acks, 6_001, 1), None);
     }
 
     #[test]
