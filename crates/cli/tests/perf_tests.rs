@@ -4,9 +4,12 @@ mod common;
 
 use std::io::Read;
 use std::net::TcpListener;
+use std::time::Duration;
 
+use common::path::Path;
 use common::process::{Ended, Process};
 use farhaul::{Endpoint, Options};
+use farhaul_wan::{Forged, InjectConfig, RelayConfig};
 use serde_json::Value;
 
 #[test]
@@ -270,4 +273,23 @@ fn interruptions_of_what_waits() {
     listener.interrupt();
     let ended = listener.finish();
     assert_eq!(ended.code, Some(130), "{ended:#?}");
+}
+
+/// What an ACK in the peer's name has made a sender forget never arrives. Neither side waits for it for longer
+/// than the engine needs to be sure of that.
+#[test]
+fn forged_acknowledgements_end_a_test_with_an_error_that_names_them() {
+    let limit = Duration::from_secs(40);
+    let listen = ["perf", "--listen", "127.0.0.1:0", "--once", "--json"];
+    let listener = Process::farhaul_within(&listen, limit);
+    let mut config = RelayConfig::new(([127, 0, 0, 1], 0).into(), listener.listening_at());
+    config.inject = Some(InjectConfig { kinds: vec![Forged::Ack], per_second: 20.0 });
+    // Packets must be missing for a forged ACK to make the sender forget them.
+    let relay = Path::new("20M", 10).loss("5%").open(config);
+    let addr = relay.local_addr().to_string();
+    let ours = Process::farhaul_within(&["perf", &addr, "-t", "3", "--json"], limit).finish();
+    let theirs = listener.finish();
+    assert_eq!((ours.code, theirs.code), (Some(1), Some(1)), "{ours:#?} {theirs:#?}");
+    let errors = [&ours.errors[..], &theirs.errors].concat();
+    assert!(errors.iter().any(|line| line.contains("forges")), "{errors:#?}");
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 
 use super::channel::Channel;
 use super::protocol::{Request, Total, receive_line, send_line};
@@ -55,7 +55,7 @@ impl Measurement<'_> {
             } else {
                 let movers: Vec<_> = channels.map(|(channel, _)| receive(channel, moved)).collect();
                 let sent: Total = receive_line(control)?;
-                wait_for_last_bytes(&sent, moved, &movers, self.running)?;
+                wait_for_last_bytes(&sent, moved, movers, self.running)?;
                 send_line(control, &sent)?;
             }
             Ok(())
@@ -127,21 +127,26 @@ impl Measurement<'_> {
 fn wait_for_last_bytes(
     sent: &Total,
     moved: &Moved,
-    movers: &[Mover],
+    movers: Vec<Mover>,
     running: &Running,
 ) -> Result<()> {
     let total = sent.bytes.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
     let patience = Instant::now() + LAST_BYTES;
     loop {
         // Looked at in this order: what has ended moves nothing more.
-        let over = movers.iter().all(Mover::is_finished) || Instant::now() >= patience;
+        let ended = movers.iter().all(Mover::is_finished);
         let received = moved.load(Ordering::Relaxed);
         if received == total {
             return Ok(());
         }
         running.check()?;
-        if over || received > total {
-            bail!("the peer sent {total} bytes, {received} have come");
+        if ended || received > total || Instant::now() >= patience {
+            let missing = format!("the peer sent {total} bytes, {received} have come");
+            // A connection that has failed tells why.
+            return match ended.then(|| join(movers)) {
+                Some(Err(error)) => Err(error.context(missing)),
+                _ => Err(anyhow!(missing)),
+            };
         }
         std::thread::sleep(Duration::from_micros(200));
     }
