@@ -72,7 +72,9 @@ pub struct PerfArgs {
     /// it. A receiver writes what it receives. Of a listener only with --once
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Print one JSON document
+    /// Print one JSON document. `packets` counts what each side's transport has seen; its
+    /// `kernel_dropped` what that side's kernel dropped for want of room in a receive buffer, which is
+    /// no fault of the path
     #[arg(long)]
     json: bool,
     #[command(flatten)]

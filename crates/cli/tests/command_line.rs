@@ -289,6 +289,7 @@ fn keys_of_the_perf_report() {
             "duplicate",
             "ack_sent",
             "nak_sent",
+            "kernel_dropped",
         ];
         keys.iter().for_each(|key| assert!(report["packets"][key].is_u64(), "packets: {key}"));
         ["min", "mean", "max"].iter().for_each(|key| assert!(report["rtt_ms"][key].is_number()));

@@ -204,6 +204,12 @@ impl Connection {
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// What the kernel has dropped at the port, which connections may share; see
+    /// [`Endpoint::kernel_dropped`](crate::Endpoint::kernel_dropped).
+    pub fn kernel_dropped(&self) -> u32 {
+        self.inner.port.socket.dropped()
+    }
+
     /// Sends all of `data`, which is kept by reference until it is acknowledged, not copied.
     /// Waits while the send buffer is full.
     ///

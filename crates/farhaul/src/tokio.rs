@@ -126,6 +126,11 @@ impl Connection {
         self.blocking.stats(clear)
     }
 
+    /// What the kernel has dropped at the port; see [`Blocking::kernel_dropped`].
+    pub fn kernel_dropped(&self) -> u32 {
+        self.blocking.kernel_dropped()
+    }
+
     /// Sends all of `data`, by reference.
     ///
     /// # Errors

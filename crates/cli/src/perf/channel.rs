@@ -51,6 +51,17 @@ impl Channel {
         }
     }
 
+    /// What the kernel has dropped at this connection's port, and which that is: connections may share one.
+    /// None where the kernel itself carries the data.
+    pub fn kernel_dropped(&self) -> Option<(SocketAddr, u32)> {
+        match self {
+            Channel::Udt(connection) => {
+                Some((connection.local_addr(), connection.kernel_dropped()))
+            }
+            Channel::Tcp(_) => None,
+        }
+    }
+
     /// The kernel's congestion control that is in force, where it is the kernel's TCP.
     pub fn tcp_congestion_control(&self) -> Option<String> {
         let Channel::Tcp(stream) = self else { return None };

@@ -1,6 +1,8 @@
 //! What a test has measured.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -71,6 +73,10 @@ pub struct Packets {
     pub nak_received: u64,
     pub timeouts: u64,
     pub invalid: u64,
+    /// Datagrams that this side's kernel dropped because a socket's receive buffer was full: among what is
+    /// lost, and no fault of the path. Older peers do not tell.
+    #[serde(default)]
+    pub kernel_dropped: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -121,8 +127,12 @@ pub struct Meter {
     cpu: Cpu,
 }
 
+/// What the kernel has dropped at each port, as it counts.
+type KernelDropped = BTreeMap<SocketAddr, u32>;
+
 #[derive(Default)]
 struct Watched {
+    dropped: KernelDropped,
     intervals: Vec<Interval>,
     /// All bytes of the intervals, and the end of the last one.
     bytes: u64,
@@ -142,8 +152,10 @@ impl Meter {
     ) -> Self {
         let (stop, stopped) = channel();
         let started = Instant::now();
-        let thread =
-            std::thread::spawn(move || watch(&channels, &moved, started, interval, show, &stopped));
+        let watched = Watched { dropped: kernel_dropped(&channels), ..Watched::default() };
+        let thread = std::thread::spawn(move || {
+            watch(watched, &channels, &moved, started, interval, show, &stopped)
+        });
         Meter { stop, thread, cpu: Cpu::now() }
     }
 
@@ -170,13 +182,15 @@ impl Meter {
 
 impl Watched {
     /// What has happened since the last call; none where nobody tells.
-    fn add(&mut self, stats: &[Stats]) -> Option<PathInterval> {
+    fn add(&mut self, stats: &[Stats], dropped: KernelDropped) -> Option<PathInterval> {
         if stats.is_empty() {
             return None;
         }
         let mut now = Packets::default();
         stats.iter().for_each(|s| now.add(&s.total.counters));
-        let before = self.last.replace(now).unwrap_or_default();
+        let before = self.last.unwrap_or_default();
+        now.kernel_dropped = before.kernel_dropped + self.newly_dropped(dropped);
+        self.last = Some(now);
         let rtts = stats.iter().map(|s| s.instant.rtt.as_secs_f64() * 1e3);
         let rtt_ms = rtts.sum::<f64>() / stats.len() as f64;
         self.rtts.push(rtt_ms);
@@ -185,6 +199,15 @@ impl Watched {
             retransmitted: now.retransmitted.saturating_sub(before.retransmitted),
             lost: now.lost.saturating_sub(before.lost),
         })
+    }
+
+    /// What the kernel has dropped since the last call. Its counts wrap.
+    fn newly_dropped(&mut self, dropped: KernelDropped) -> u64 {
+        let before = std::mem::replace(&mut self.dropped, dropped);
+        let more = |(port, now): (&SocketAddr, &u32)| {
+            u64::from(now.wrapping_sub(before.get(port).copied().unwrap_or(0)))
+        };
+        self.dropped.iter().map(more).sum()
     }
 
     /// Takes what happened next: a row of its own if it is the first one or lasts for `shortest`
@@ -223,7 +246,12 @@ impl Interval {
     }
 }
 
+fn kernel_dropped(channels: &[Channel]) -> KernelDropped {
+    channels.iter().filter_map(Channel::kernel_dropped).collect()
+}
+
 fn watch(
+    mut out: Watched,
     channels: &[Channel],
     moved: &AtomicU64,
     started: Instant,
@@ -231,13 +259,12 @@ fn watch(
     show: bool,
     stopped: &Receiver<()>,
 ) -> Watched {
-    let mut out = Watched::default();
     loop {
         let ended = stopped.recv_timeout(interval) == Err(RecvTimeoutError::Disconnected);
         let stats: Vec<Stats> = channels.iter().filter_map(Channel::stats).collect();
         let bytes = moved.load(Ordering::Relaxed);
         let end = started.elapsed().as_secs_f64();
-        let path = out.add(&stats);
+        let path = out.add(&stats, kernel_dropped(channels));
         let row = Interval::new(out.seconds, end, bytes - out.bytes, path);
         (out.bytes, out.seconds) = (bytes, end);
         // What remains after the last whole interval may be a sliver.
@@ -283,6 +310,16 @@ impl Report {
             }
             writeln!(out, "{line}")?;
         }
+        let dropped = self.packets.as_ref().map_or(0, |packets| packets.kernel_dropped);
+        if dropped > 0 {
+            writeln!(
+                out,
+                "  datagrams that the {}'s kernel dropped, its receive buffer being full: {dropped}; raise it \
+                 there with: sysctl -w net.core.rmem_max=8388608 (if it is raised already, the \
+                 processors there are too busy)",
+                self.role
+            )?;
+        }
         match &self.peer {
             Some(peer) => peer.show(out),
             None => Ok(()),
@@ -319,5 +356,17 @@ mod tests {
         assert!(watched.append(row(0.5, 1.25, 8), 0.75), "long enough");
         let bytes: Vec<u64> = watched.intervals.iter().map(|row| row.bytes).collect();
         assert_eq!(bytes, [7, 8]);
+    }
+
+    #[test]
+    fn what_a_kernel_drops_is_counted_once_a_port_and_beyond_the_wrap_of_its_count() {
+        let at = |a, b| {
+            [("127.0.0.1:1", a), ("127.0.0.1:2", b)]
+                .map(|(port, count)| (port.parse().expect("an address"), count))
+                .into()
+        };
+        let mut watched = Watched { dropped: at(u32::MAX, 5), ..Watched::default() };
+        assert_eq!(watched.newly_dropped(at(1, 5)), 2);
+        assert_eq!(watched.newly_dropped(at(1, 9)), 4);
     }
 }
