@@ -283,10 +283,14 @@ impl Certificate {
         )
     }
 
+    /// The gates that the law misses, by name. With one there is no overall score.
+    pub fn missed(&self) -> Vec<&str> {
+        self.items.iter().filter(|item| !item.holds()).map(|item| &*item.name).collect()
+    }
+
     /// Why there is no overall score; empty if there is one.
     pub fn why_none(&self) -> String {
-        let missed: Vec<&str> =
-            self.items.iter().filter(|item| !item.holds()).map(|item| &*item.name).collect();
+        let missed = self.missed();
         match self.means.overall {
             Some(_) => String::new(),
             None if missed.is_empty() => "reduced battery".into(),

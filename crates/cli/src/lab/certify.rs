@@ -1,5 +1,6 @@
 //! `farhaul lab certify`: control laws put through one battery.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
@@ -11,7 +12,7 @@ use farhaul_lab::sweep;
 use serde::Serialize;
 
 use super::{CommonArgs, fresh_seed, make_folder};
-use crate::exit::interrupted;
+use crate::exit::{Failed, interrupted};
 use crate::interrupt::stop_flag;
 use crate::output;
 use crate::progress::{self, Progress};
@@ -28,6 +29,8 @@ const SIDE_BY_SIDE: usize = 6;
 /// beside one of each other law and of TCP, where the lesser share counts. Fixed plans are measured beside, and do not count.
 /// The laws bbr, cubic and copa go through the same for comparison. Each answer has 0 to 100 points. Several laws are also put
 /// side by side, with a table of all pairs (certificates.json, .csv, .svg, .png).
+///
+/// If a law misses a gate, the exit code is 4, except with --quick, whose runs are too short for a verdict.
 #[derive(Args, Debug)]
 pub struct CertifyArgs {
     /// Which law, with its parameters; may be given several times. See `farhaul cc list`
@@ -57,6 +60,8 @@ pub struct Certified {
 #[derive(Serialize)]
 struct Printed {
     certificates: Vec<Certificate>,
+    /// The gates that are missed, by law; laws that reach all are not there.
+    missed: BTreeMap<String, Vec<String>>,
     /// What the laws leave each other.
     pairs: Matrix,
     files: Vec<PathBuf>,
@@ -77,7 +82,8 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
         files.extend(written.context("the laws side by side")?);
     }
     let pairs = Matrix::of(&certificates);
-    let printed = Printed { certificates, pairs, files };
+    let missed = missed_gates(&certificates);
+    let printed = Printed { certificates, missed, pairs, files };
     output::emit(args.common.json, &printed, |Printed { certificates, files, .. }, out| {
         for certificate in certificates {
             writeln!(out, "{}", certificate.text())?;
@@ -93,7 +99,25 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
             writeln!(out, "{}", certificate.legend())?;
         }
         writeln!(out, "{} files in {}", files.len(), args.common.out.display())
-    })
+    })?;
+    verdict(&printed.missed, args.common.quick)
+}
+
+/// A failure if gates are missed. TCP has no time to come up in the reduced battery, whichever law is beside it.
+fn verdict(missed: &BTreeMap<String, Vec<String>>, quick: bool) -> Result<()> {
+    if quick || missed.is_empty() {
+        return Ok(());
+    }
+    let laws = missed.iter().map(|(law, gates)| format!("{law} ({})", gates.join(", ")));
+    let message = format!("gates missed: {}", laws.collect::<Vec<_>>().join("; "));
+    Err(Failed { code: 4, message }.into())
+}
+
+/// The gates that are missed, by law.
+fn missed_gates(certificates: &[Certificate]) -> BTreeMap<String, Vec<String>> {
+    let gates = |one: &Certificate| one.missed().into_iter().map(str::to_owned).collect();
+    let of = |one: &Certificate| (one.law.clone(), gates(one));
+    certificates.iter().map(of).filter(|(_, gates): &(_, Vec<_>)| !gates.is_empty()).collect()
 }
 
 /// The certificates of all laws: those in the folder, unless all are to be made again, and the others
@@ -161,4 +185,40 @@ fn one(battery: &Battery, law: &Spec, seed: u64, options: &Options<'_>) -> Resul
     let certificate = battery.run(law, seed, options, &watch);
     drop(shown);
     certificate.map_err(|message| anyhow!("{law}: {message}"))?.ok_or(interrupted().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_lab::certificate::Scored;
+
+    use super::*;
+    use crate::exit;
+
+    /// The certificate of a law that reaches `measured` of a gate of a half.
+    fn certificate(law: &str, measured: f64) -> Certificate {
+        let name = "thin link".to_owned();
+        let gate = Scored {
+            name,
+            measured: Some(measured),
+            best: 1.0,
+            gate: Some(0.5),
+            ..Scored::default()
+        };
+        Certificate { law: law.into(), items: vec![gate], ..Certificate::default() }
+    }
+
+    #[test]
+    fn a_missed_gate_is_told_by_law_and_fails() {
+        let missed = missed_gates(&[certificate("kind", 0.6), certificate("rude", 0.1)]);
+        assert_eq!(missed, BTreeMap::from([("rude".to_owned(), vec!["thin link".to_owned()])]));
+        let failure = verdict(&missed, false).expect_err("a gate is missed");
+        assert_eq!(exit::code(&failure), 4);
+    }
+
+    #[test]
+    fn the_reduced_battery_has_no_verdict() {
+        let missed = missed_gates(&[certificate("rude", 0.1)]);
+        assert!(verdict(&missed, true).is_ok());
+        assert!(verdict(&missed_gates(&[certificate("kind", 0.6)]), false).is_ok());
+    }
 }
