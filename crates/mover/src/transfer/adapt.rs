@@ -17,6 +17,8 @@ pub struct Lanes {
     wanted: u32,
     /// Threads that this host can run at once.
     processors: u32,
+    /// What was moved in the interval before, bytes/s.
+    last: f64,
     trial: Option<Trial>,
     rest: Duration,
 }
@@ -32,11 +34,14 @@ struct Trial {
 impl Lanes {
     /// Begins with so many.
     pub fn new(lanes: u32, processors: u32) -> Self {
-        Lanes { wanted: lanes, processors, trial: None, rest: Duration::ZERO }
+        Lanes { wanted: lanes, processors, last: 0.0, trial: None, rest: Duration::ZERO }
     }
 
     /// What is to be done after an interval in which so much was moved, bytes/s; none: as before.
     pub fn next(&mut self, interval: Duration, rate: f64, limit: Limit) -> Option<u32> {
+        let grows = rate > std::mem::replace(&mut self.last, rate) * WORTH;
+        let by_path =
+            matches!(limit, Limit::NetworkRate | Limit::NetworkLoss | Limit::ReceiverWindow);
         if let Some(trial) = &mut self.trial {
             if !std::mem::replace(&mut trial.settled, true) {
                 return None;
@@ -51,7 +56,8 @@ impl Lanes {
             return Some(before);
         }
         self.rest = self.rest.saturating_sub(interval);
-        if !self.rest.is_zero() {
+        // While connections still find out what the path carries, any number of them seems to help.
+        if grows && by_path || !self.rest.is_zero() {
             return None;
         }
         self.more(rate, limit)
@@ -99,6 +105,18 @@ mod tests {
         assert_eq!(now, 4, "{seen:?}");
         assert_eq!(most, MOST);
         assert!(seen.len() < 10, "it does not try all the time: {seen:?}");
+    }
+
+    #[test]
+    fn nothing_is_tried_while_the_rate_still_grows() {
+        let mut lanes = Lanes::new(2, 16);
+        let rates = [10.0, 15.0, 18.0, 20.0, 20.0, 20.0];
+        let wanted = rates.map(|rate| lanes.next(STEP, rate, Limit::NetworkRate));
+        assert_eq!(
+            wanted,
+            [None, None, None, None, Some(4), None],
+            "from 18 to 20 is more than a tenth"
+        );
     }
 
     #[test]
