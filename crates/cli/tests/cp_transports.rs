@@ -121,7 +121,11 @@ fn where_udp_is_held_back_everything_goes_to_tcp() {
     scene.far_behind(Some(relay.local_addr()), Some(scene.direct()), "");
     // A lane on trial is not to carry everything before it has been judged.
     let ended = start_with(&scene, 2 * SIZE, &["--rate", "40M"]).finish_well();
-    assert_eq!(lines(&ended, "going on over TCP (--transport udt keeps to UDP)"), 1, "{ended:#?}");
+    assert_eq!(
+        lines(&ended, "continuing over TCP (--transport udt keeps to UDP)"),
+        1,
+        "{ended:#?}"
+    );
     assert_eq!(ended.errors.len(), 1, "no more lines than this: {ended:#?}");
     let udp = relay.stats().forward.sent_bytes;
     assert!(udp < SIZE / 2, "{udp} bytes went over UDP");
@@ -137,7 +141,11 @@ fn where_udp_is_held_back_downloads_go_to_tcp() {
     make_file(&scene.path("file"), 2 * SIZE, 3);
     let command = ["--json", "--rate", "40M", &scene.there("file"), &scene.here("copy")];
     let ended = scene.start(&command).finish_well();
-    assert_eq!(lines(&ended, "going on over TCP (--transport udt keeps to UDP)"), 1, "{ended:#?}");
+    assert_eq!(
+        lines(&ended, "continuing over TCP (--transport udt keeps to UDP)"),
+        1,
+        "{ended:#?}"
+    );
     let udp = relay.stats().backward.sent_bytes;
     assert!(udp < SIZE / 2, "{udp} bytes went over UDP");
     assert_copied(&scene, &ended, "TCP");

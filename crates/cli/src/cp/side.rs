@@ -466,19 +466,19 @@ impl Compared<'_> {
         };
         let (lanes, trial) = self.session.ways();
         let of_udp = lanes.iter().filter(|(_, udp)| *udp).filter_map(|(lane, _)| rate(*lane));
-        let (sum, count) = of_udp.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
-        let udp = (count > 0).then(|| sum / f64::from(count));
+        let udp = of_udp.reduce(|sum, rate| sum + rate);
         let tcp = trial.and_then(rate);
         self.carried = carried;
         match self.detour.next(Seen { interval, limit, udp, tcp }) {
             None => {}
             Some(Step::Begin) => self.session.begin_trial(),
             Some(Step::End) => self.session.end_trial(false),
-            Some(Step::Switch { udp, tcp }) => {
-                let [udp, tcp] = [udp, tcp].map(|bytes| show_rate(bytes * 8.0));
+            Some(Step::Switch { before, together, tcp }) => {
+                let shown = [before, together, tcp].map(|bytes| show_rate(bytes * 8.0));
+                let [before, together, tcp] = shown;
                 let text = format!(
-                    "a connection over UDP carries {udp}, one over TCP {tcp}: going on over TCP \
-                     (--transport udt keeps to UDP)"
+                    "UDP alone carried {before}, together with one connection over TCP {together}, {tcp} of it \
+                     over TCP: continuing over TCP (--transport udt keeps to UDP)"
                 );
                 (self.observe)(Event::Note(&text));
                 self.session.end_trial(true);

@@ -1,7 +1,8 @@
 //! Whether TCP would carry more than UDP does: tried beside it while a transfer runs.
 //!
 //! Some paths hold UDP back, or drop it beyond a rate, and let TCP pass. One lane over TCP beside the
-//! others shows it.
+//! others shows it: then all of them together carry more than UDP did alone. That this lane carries more than one over
+//! UDP shows nothing. On a path that is full it takes from the others what it gets, and nothing is won.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const LIMITED_BEFORE_TRIAL: Duration = Duration::from_secs(6);
 const CONNECT: Duration = Duration::from_secs(10);
 /// Over so long the two are compared, once the first interval is over.
 const SPAN: Duration = Duration::from_secs(4);
-/// TCP must bring so many times as much.
+/// With the lane over TCP there must be so many times as much as before.
 const WORTH: f64 = 1.5;
 /// After a trial that was of no use the next one waits: doubled from the first to the second.
 const REST: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
@@ -25,7 +26,7 @@ pub struct Seen {
     pub interval: Duration,
     /// What limited the transfer.
     pub limit: Limit,
-    /// What a lane over UDP carried, bytes/s; none: there is none.
+    /// What all lanes over UDP carried, bytes/s; none: there is none.
     pub udp: Option<f64>,
     /// What the lane on trial carried, bytes/s; none: there is none.
     pub tcp: Option<f64>,
@@ -38,11 +39,13 @@ pub enum Step {
     Begin,
     /// It goes again.
     End,
-    /// Everything over TCP; what a lane of each carried, bytes/s.
+    /// Everything over TCP; what was carried, bytes/s.
     Switch {
-        /// Over UDP.
-        udp: f64,
-        /// Over TCP.
+        /// By all lanes, over UDP, before the trial.
+        before: f64,
+        /// By all lanes during the trial.
+        together: f64,
+        /// By the lane over TCP.
         tcp: f64,
     },
 }
@@ -53,6 +56,8 @@ pub struct Detour {
     limited: Duration,
     rest: Duration,
     next_rest: Duration,
+    /// What UDP carried in the last two intervals.
+    before: [f64; 2],
     trial: Option<Trial>,
 }
 
@@ -69,7 +74,7 @@ struct Trial {
 impl Default for Detour {
     fn default() -> Self {
         let (limited, rest) = (Duration::ZERO, Duration::ZERO);
-        Detour { limited, rest, next_rest: REST.0, trial: None }
+        Detour { limited, rest, next_rest: REST.0, before: [0.0; 2], trial: None }
     }
 }
 
@@ -82,6 +87,9 @@ impl Detour {
     /// What is to be done after an interval; none: nothing.
     pub fn next(&mut self, seen: Seen) -> Option<Step> {
         let Some(trial) = &mut self.trial else {
+            if let Some(udp) = seen.udp {
+                self.before = [self.before[1], udp];
+            }
             self.rest = self.rest.saturating_sub(seen.interval);
             let by_path = matches!(seen.limit, Limit::NetworkRate | Limit::NetworkLoss);
             match seen.limit {
@@ -110,13 +118,16 @@ impl Detour {
         if trial.span < SPAN {
             return None;
         }
-        let (udp, tcp, span) = (trial.udp, trial.tcp, trial.span.as_secs_f64());
-        if tcp <= 0.0 || tcp < udp * WORTH {
+        let span = trial.span.as_secs_f64();
+        let (udp, tcp) = (trial.udp / span, trial.tcp / span);
+        let before = self.before.iter().sum::<f64>() / 2.0;
+        let together = udp + tcp;
+        if tcp <= udp || together < before * WORTH {
             return self.in_vain();
         }
         self.trial = None;
         self.limited = Duration::ZERO;
-        Some(Step::Switch { udp: udp / span, tcp: tcp / span })
+        Some(Step::Switch { before, together, tcp })
     }
 
     fn in_vain(&mut self) -> Option<Step> {
@@ -134,12 +145,14 @@ mod tests {
 
     const STEP: Duration = Duration::from_secs(2);
 
-    /// When what was done, in steps, on a path that carries so much on a lane of each.
-    fn steps(udp: f64, tcp: Option<f64>, limit: Limit, count: usize) -> Vec<(usize, Step)> {
+    /// When what was done, in steps, on a path that carries so much over UDP without and with a lane over TCP, and so
+    /// much over that.
+    fn steps(udp: [f64; 2], tcp: Option<f64>, limit: Limit, count: usize) -> Vec<(usize, Step)> {
         let mut detour = Detour::default();
         let mut done = Vec::new();
         for at in 0..count {
             let tcp = tcp.filter(|_| detour.is_trying());
+            let udp = udp[usize::from(tcp.is_some())];
             let seen = Seen { interval: STEP, limit, udp: Some(udp), tcp };
             done.extend(detour.next(seen).map(|step| (at, step)));
             if matches!(done.last(), Some((_, Step::Switch { .. }))) {
@@ -151,12 +164,24 @@ mod tests {
 
     #[test]
     fn where_tcp_carries_more_everything_goes_there() {
-        let switch = Step::Switch { udp: 10.0, tcp: 15.0 };
+        let switch = Step::Switch { before: 10.0, together: 15.0, tcp: 8.0 };
         let expected = [(2, Step::Begin), (5, switch)];
-        assert_eq!(steps(10.0, Some(15.0), Limit::NetworkLoss, 20), expected);
-        let nothing_passes = Step::Switch { udp: 0.0, tcp: 1.0 };
-        let done = steps(0.0, Some(1.0), Limit::NetworkRate, 20);
+        assert_eq!(steps([10.0, 7.0], Some(8.0), Limit::NetworkLoss, 20), expected);
+        let nothing_passes = Step::Switch { before: 0.0, together: 1.0, tcp: 1.0 };
+        let done = steps([0.0; 2], Some(1.0), Limit::NetworkRate, 20);
         assert_eq!(done.last(), Some(&(5, nothing_passes)));
+    }
+
+    #[test]
+    fn on_a_full_path_tcp_only_takes_from_the_others() {
+        let done = steps([10.0, 1.0], Some(9.0), Limit::NetworkRate, 20);
+        assert_eq!(done, [(2, Step::Begin), (5, Step::End)]);
+    }
+
+    #[test]
+    fn a_path_that_has_become_faster_for_both_is_no_reason() {
+        let done = steps([10.0, 20.0], Some(15.0), Limit::NetworkRate, 20);
+        assert_eq!(done, [(2, Step::Begin), (5, Step::End)]);
     }
 
     #[test]
@@ -172,8 +197,8 @@ mod tests {
 
     #[test]
     fn elsewhere_it_is_tried_rarely() {
-        for tcp in [Some(14.0), Some(0.0), None] {
-            let done = steps(10.0, tcp, Limit::NetworkRate, 300);
+        for tcp in [Some(4.0), Some(0.0), None] {
+            let done = steps([10.0; 2], tcp, Limit::NetworkRate, 300);
             let begun: Vec<usize> =
                 done.iter().filter(|(_, step)| *step == Step::Begin).map(|(at, _)| *at).collect();
             assert_eq!(done.len(), 2 * begun.len(), "each ends: {done:?}");
@@ -185,7 +210,7 @@ mod tests {
     #[test]
     fn it_is_not_tried_where_the_path_is_not_the_limit() {
         for limit in [Limit::SourceDisk, Limit::RateLimit, Limit::SenderProcessor, Limit::Unknown] {
-            assert_eq!(steps(10.0, Some(100.0), limit, 100), []);
+            assert_eq!(steps([10.0; 2], Some(100.0), limit, 100), []);
         }
         let mut detour = Detour::default();
         for at in 0..100 {
