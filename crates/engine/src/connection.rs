@@ -73,7 +73,7 @@ pub enum CloseReason {
     TimedOut,
     /// For too long the peer has missed what was acknowledged in its name: that was forged, and what is
     /// missing is not kept any more.
-    Disowned,
+    Reneged,
     /// The congestion control law panicked: [`Connection::failure`] tells what it said.
     LawFailed,
 }
@@ -713,7 +713,7 @@ impl Connection {
     fn end(&mut self, now: Time, reason: CloseReason) {
         self.life = Life::Over(reason);
         // A peer that still sends is told so.
-        self.aborted |= matches!(reason, CloseReason::TimedOut | CloseReason::Disowned);
+        self.aborted |= matches!(reason, CloseReason::TimedOut | CloseReason::Reneged);
         self.events.closed = true;
         self.events.readable = true;
         self.events.writable = true;

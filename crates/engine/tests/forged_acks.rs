@@ -49,7 +49,7 @@ fn end(
 }
 
 const ENDED: [Option<CloseReason>; 2] =
-    [Some(CloseReason::Disowned), Some(CloseReason::PeerAborted)];
+    [Some(CloseReason::Reneged), Some(CloseReason::PeerAborted)];
 
 /// What is missing behind all that has come is reported by nothing: the receiver does not know of it.
 #[test]

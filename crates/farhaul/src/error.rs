@@ -22,7 +22,7 @@ pub(crate) fn closed_error(reason: Option<CloseReason>) -> io::Error {
             io::ErrorKind::ConnectionAborted,
             "the connection is broken: nothing has come from the peer for too long",
         ),
-        Some(CloseReason::Disowned) => io::Error::new(
+        Some(CloseReason::Reneged) => io::Error::new(
             io::ErrorKind::ConnectionAborted,
             "the connection is broken: the peer misses what was acknowledged in its name; something on \
              the path forges acknowledgements",

@@ -348,7 +348,7 @@ impl Connection {
         let timeout = timeout.min(self.config.peer_timeout);
         let disowned = self.disowned.report(now, self.send.una(), ranges, timeout);
         if disowned && matches!(self.life, Life::Open | Life::Lingering { .. }) {
-            self.end(now, CloseReason::Disowned);
+            self.end(now, CloseReason::Reneged);
         }
     }
 
