@@ -50,7 +50,13 @@ impl Connection {
     /// authenticated none can be forged.
     fn restate_at(&self) -> Option<Time> {
         let useful = self.ours && !self.tags.are_sent();
-        useful.then(|| self.receive.acks.told_at() + self.config.keep_alive)
+        useful.then(|| {
+            // An end to which nothing has come has nothing to tell while it sends: only in place of a keep-alive.
+            let nothing_came = self.receive.packets_received == 0;
+            let told = self.receive.acks.told_at();
+            let since = if nothing_came { told.max(self.last_sent) } else { told };
+            since + self.config.keep_alive
+        })
     }
 
     /// When a stock peer is prompted for the ACK of what was sent last.
