@@ -15,8 +15,9 @@
 //!   beyond what chance makes of it count as congestion. `own_loss=0` is the draft.
 //! * A probe, and Startup, end when the round trip has grown by a quarter without a queue of others
 //!   (`queue`), not only after losses or three round trips without growth. `queue=10` is the draft.
-//! * While a queue stands between probes, its own or that of others, the rate eases down, to three quarters at
-//!   most: flows whose probes' maxima add up to more than the path share it more evenly.
+//! * While a queue stands between probes that is longer than noise and a short one of the flow's own, the rate eases
+//!   down, to seven tenths at most (`ease`, `standing`): flows whose probes' maxima add up to more than the path share
+//!   it more evenly, and none of them fills a queue because noise makes its maximum too high.
 //! * Startup quadruples its rate while it is far below what packet trains say of the path, and loses nothing.
 //! * `ProbeRTT` is put off while round trips show that the queue is empty (`model`). It sends little, and what arrives
 //!   then lowers no bound.
@@ -26,10 +27,12 @@
 //! than it is, and a queue stays.
 
 mod delay;
+mod ease;
 mod losses;
 mod model;
 mod own_loss;
 mod phases;
+mod standing;
 
 use core::time::Duration;
 
@@ -37,10 +40,12 @@ use farhaul_base::{Rng, Time};
 use farhaul_wire::{LossRange, Seq};
 
 use self::delay::Delay;
+use self::ease::Ease;
 use self::losses::Bounds;
 use self::model::{Aggregation, FullPipe, Latest, MaxFilter, MinRtt, Rounds, Sample};
 use self::own_loss::OwnLoss;
 use self::phases::{Cycle, Phase, ProbeRtt};
+use self::standing::Standing;
 use crate::law::SYN_NS;
 use crate::tcp_like::INITIAL_WINDOW;
 use crate::{Knobs, Law, LawInfo, Make, Param, SentPacket, View};
@@ -110,6 +115,8 @@ pub struct Bbr {
     max_bandwidth: MaxFilter,
     min_rtt: MinRtt,
     delay: Delay,
+    standing: Standing,
+    ease: Ease,
     own_loss: OwnLoss,
     aggregation: Aggregation,
     /// The most packets acknowledged at once, beyond what the bandwidth explains: the window must
@@ -196,6 +203,8 @@ impl Bbr {
             max_bandwidth: MaxFilter::default(),
             min_rtt: MinRtt::new(probe_rtt),
             delay: Delay::default(),
+            standing: Standing::default(),
+            ease: Ease::default(),
             own_loss: OwnLoss::new(tolerated.own_loss),
             aggregation: Aggregation::default(),
             excess: MaxFilter::default(),
@@ -216,7 +225,7 @@ impl Bbr {
     fn bandwidth(&self) -> f64 {
         let known = self.max_bandwidth.get().min(self.bounds.bandwidth);
         if matches!(self.phase, Phase::Down | Phase::Cruise) {
-            self.bounds.gain * known
+            self.ease.gain() * known
         } else {
             known
         }
@@ -268,7 +277,10 @@ impl Bbr {
         self.latest.update(fresh.as_ref(), view.delivered);
         self.rounds.update(fresh.as_ref(), view.delivered);
         self.own_loss.update(self.is_calm(), self.rounds.started(), view);
-        self.delay.update(view.newest.map(|newest| newest.rtt), self.rounds.started());
+        let rtt = view.newest.map(|newest| newest.rtt);
+        self.delay.update(rtt, self.rounds.started());
+        let calm = self.is_calm() && self.full_pipe.reached;
+        self.standing.update(view.now, calm, rtt, self.rounds.started());
         if let Some(sample) = fresh {
             self.update_bandwidth(&sample);
         }

@@ -80,6 +80,23 @@ fn two_flows_share_a_path() {
     }
 }
 
+/// Each aims at a queue of its own, which is short; three together had one of 18 ms before they did.
+#[test]
+fn three_flows_leave_a_short_queue() {
+    let mut text =
+        "duration = \"30s\"\nmeasure_from = \"10s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
+                    rate = \"500M\"\ndelay = \"15ms\"\nqueue = \"2500p\"\n"
+            .to_owned();
+    for start in 0..3 {
+        text += &format!("[[flow]]\nfrom = \"a\"\nto = \"b\"\nstart = \"{start}s\"\n{BBR}\n");
+    }
+    let plan = Plan::parse(&text, &[], None).expect("a scenario");
+    let report = plan.point(0).expect("its only point").scenario.run();
+    let queue_ms = report.links[0].queue.mean * 12e3 / 500e3;
+    let used = report.links[0].utilisation.unwrap_or_default();
+    assert!(queue_ms < 14.0 && used > 0.95, "{queue_ms:.1} ms, {used:.3} used");
+}
+
 #[test]
 fn cubic_beside_it_keeps_half_of_its_share_and_leaves_half() {
     let cubic = "protocol = \"tcp-cubic\"";

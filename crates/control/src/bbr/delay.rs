@@ -7,14 +7,8 @@ use core::time::Duration;
 const SAMPLES: u32 = 16;
 const FEWEST_SAMPLES: u32 = 4;
 
-/// Hosts send in bursts of up to a millisecond and take as long to look: what is shorter is no queue that stands.
-const HOST_NOISE: Duration = Duration::from_millis(1);
-
 #[derive(Debug)]
 pub(super) struct Delay {
-    /// The least of the round trip that runs, and of the one that has ended.
-    running: Duration,
-    ended: Duration,
     /// The least while the path was filled for a probe.
     before: Duration,
     refilling: bool,
@@ -28,8 +22,6 @@ pub(super) struct Delay {
 impl Default for Delay {
     fn default() -> Self {
         Delay {
-            running: Duration::MAX,
-            ended: Duration::MAX,
             before: Duration::MAX,
             refilling: false,
             taken: 0,
@@ -42,7 +34,6 @@ impl Default for Delay {
 impl Delay {
     pub fn update(&mut self, rtt: Option<Duration>, round_ends: bool) {
         if let Some(rtt) = rtt {
-            self.running = self.running.min(rtt);
             self.least = self.least.min(rtt);
             self.taken += 1;
             if self.taken == SAMPLES || (round_ends && self.taken >= FEWEST_SAMPLES) {
@@ -53,15 +44,6 @@ impl Delay {
                 self.before = self.before.min(rtt);
             }
         }
-        if round_ends {
-            self.ended = core::mem::replace(&mut self.running, Duration::MAX);
-        }
-    }
-
-    /// All of the round trip that has ended was longer than `least` by the share `queue`: the queue stands.
-    pub fn stands(&self, least: Duration, queue: f64) -> bool {
-        let known = self.ended != Duration::MAX;
-        known && longer(self.ended, least, queue) && self.ended - least > HOST_NOISE
     }
 
     /// The path is filled for a probe, which is to begin after this.
@@ -114,22 +96,6 @@ mod tests {
         assert!(!delay.queues(ms(101), 0.25));
         tell(&mut delay, &[100; 16]);
         assert!(!delay.queues(ms(100), 0.25), "the last ones count");
-    }
-
-    #[test]
-    fn a_queue_stands_that_all_of_a_round_trip_has_met_and_no_host_has_made() {
-        let mut delay = Delay::default();
-        let round = |delay: &mut Delay, rtts: &[u64]| {
-            tell(delay, rtts);
-            delay.update(None, true);
-        };
-        assert!(!delay.stands(ms(100), 0.25), "nothing is known");
-        round(&mut delay, &[130, 126, 140]);
-        assert!(delay.stands(ms(100), 0.25));
-        round(&mut delay, &[130, 124, 140]);
-        assert!(!delay.stands(ms(100), 0.25));
-        round(&mut delay, &[2]);
-        assert!(!delay.stands(ms(1), 0.25), "a millisecond");
     }
 
     #[test]

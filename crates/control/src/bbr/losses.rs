@@ -8,11 +8,6 @@ use crate::View;
 
 /// What is left at least of rate or window after a round trip with losses (draft: `Beta`).
 const BETA: f64 = 0.7;
-/// While a queue stands, the rate comes down by this a round trip, to this share of the bandwidth; without one it comes
-/// back.
-const EASE_DOWN: f64 = 0.97;
-const EASE_UP: f64 = 1.01;
-const LEAST_GAIN: f64 = 0.75;
 /// Share of the long-term bound that is left to others while nothing is probed (draft: `Headroom`).
 const HEADROOM: f64 = 0.15;
 /// Startup ends when so many holes are found in a round trip, and more lost than may be
@@ -30,8 +25,6 @@ pub(super) struct Bounds {
     /// `inflight_shortterm`).
     pub bandwidth: f64,
     pub shortterm: f64,
-    /// Share of the bandwidth that is sent while nothing is probed: less while a queue stands.
-    pub gain: f64,
     /// Holes found in this round trip.
     pub holes: usize,
 }
@@ -39,7 +32,7 @@ pub(super) struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         let (longterm, bandwidth, shortterm) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
-        Bounds { longterm, bandwidth, shortterm, gain: 1.0, holes: 0 }
+        Bounds { longterm, bandwidth, shortterm, holes: 0 }
     }
 }
 
@@ -47,7 +40,6 @@ impl Bounds {
     /// draft: `ResetShortTermModel`.
     pub fn forget_short_term(&mut self) {
         (self.bandwidth, self.shortterm) = (f64::INFINITY, f64::INFINITY);
-        self.gain = 1.0;
     }
 
     /// draft: `InflightWithHeadroom`.
@@ -128,8 +120,8 @@ impl Bbr {
             return;
         }
         let answers = matches!(self.phase, Phase::Drain | Phase::Down | Phase::Cruise);
-        if answers {
-            self.ease();
+        if let (true, Some(least)) = (answers, self.min_rtt.get()) {
+            self.ease.update(&self.standing, least, self.bandwidth(), self.tolerated.queue);
         }
         if answers && self.latest.lost > by_chance(self.expected_loss(), self.latest.seen()) {
             let bounds = &mut self.bounds;
@@ -140,16 +132,6 @@ impl Bbr {
             bounds.shortterm = self.latest.packets.max(BETA * bounds.shortterm);
         }
         self.latest.lost = 0.0;
-    }
-
-    /// *departs:* Each flow takes the maximum of its last two probes for its share, and together they take more than
-    /// there is: in the draft the queue then stands, at the windows' bound, until losses come. A flow
-    /// that has more eases down by more, and the next probe begins at what the path delivers.
-    fn ease(&mut self) {
-        let queue = |least| self.delay.stands(least, self.tolerated.queue);
-        let stands = self.min_rtt.get().is_some_and(queue);
-        let gain = self.bounds.gain * if stands { EASE_DOWN } else { EASE_UP };
-        self.bounds.gain = gain.clamp(LEAST_GAIN, 1.0);
     }
 
     /// Startup has filled path and queue (draft: `CheckStartupHighLoss`).

@@ -250,6 +250,7 @@ impl Bbr {
     /// draft: `StartProbeBW_DOWN`.
     pub(super) fn start_down(&mut self, view: &View) {
         self.phase = Phase::Down;
+        self.ease.end_probe();
         self.latest.forget();
         self.cycle.since = view.now;
         self.cycle.wait = PROBE_WAIT + PROBE_SPREAD.mul_f64(self.rng.unit());
@@ -261,6 +262,7 @@ impl Bbr {
     fn start_refill(&mut self, view: &View) {
         self.phase = Phase::Refill;
         self.bounds.forget_short_term();
+        self.ease.begin_probe();
         self.cycle.doublings = 0;
         self.cycle.acked = 0.0;
         self.cycle.precautionary = false;
@@ -319,6 +321,7 @@ impl Bbr {
         }
         self.min_rtt.restart(view.now);
         self.bounds.forget_short_term();
+        self.ease.begin_probe();
         self.window = self.window.max(self.prior_window);
         if self.full_pipe.reached {
             self.start_down(view);

@@ -441,26 +441,30 @@ fn the_highest_of_the_last_periods_counts() {
     assert_eq!(filter.get(), 9.0);
 }
 
-/// A queue that stands between probes eases the rate down, to three quarters, and back once it has gone.
+/// A queue that stands between probes eases the rate down, and the rate comes back once the queue has gone; a
+/// probe begins at the whole bandwidth and leaves most of what was eased.
 #[test]
 fn the_rate_eases_down_while_a_queue_stands() {
     let mut path = path();
     path.law.tolerated.queue = 0.25;
     path.run(2.0);
-    assert_eq!((path.law.phase, path.law.bounds.gain), (Phase::Cruise, 1.0));
-    // As if others filled it.
-    path.delay = 0.15;
+    assert_eq!((path.law.phase, path.law.ease.gain()), (Phase::Cruise, 1.0));
+    // As if others filled it, less than what a probe makes.
+    path.delay = 0.12;
     path.run(2.7);
-    let gain = path.law.bounds.gain;
-    assert!((0.8..0.99).contains(&gain), "{gain}");
+    let gain = path.law.ease.gain();
+    assert!((0.7..0.95).contains(&gain), "{gain}");
     assert_eq!(path.law.phase, Phase::Cruise);
     assert!((path.law.bandwidth() / (gain * path.law.max_bandwidth.get()) - 1.0).abs() < 1e-9);
     path.delay = 0.1;
     // News of the shorter way comes a round trip later.
     path.run(2.95);
-    let gain = path.law.bounds.gain;
+    let gain = path.law.ease.gain();
     path.run(3.2);
-    assert!(path.law.bounds.gain > gain, "{} {:?}", path.law.bounds.gain, path.phases);
-    path.law.bounds.forget_short_term();
-    assert_eq!(path.law.bounds.gain, 1.0, "a probe begins");
+    let eased = path.law.ease.gain();
+    assert!(eased > gain, "{eased} {gain} {:?}", path.phases);
+    path.law.ease.begin_probe();
+    assert_eq!(path.law.ease.gain(), 1.0, "a probe begins");
+    path.law.ease.end_probe();
+    assert!((path.law.ease.gain() - (1.0 - 0.7 * (1.0 - eased))).abs() < 0.03);
 }
