@@ -20,6 +20,8 @@ use serde_json::json;
 const SESSIONS: usize = 16;
 /// Threads of a server with one client that takes all it can, from one address.
 const MOST_THREADS: u64 = 256;
+/// How long the copies wait for a server that does not answer them. On a busy machine they all have connected by then.
+const OUTAGE: Duration = Duration::from_secs(30);
 
 /// Runs `act` and returns its result with the most threads that the server had meanwhile.
 fn watched<T>(server: &Process, act: impl FnOnce() -> T) -> (T, u64) {
@@ -57,10 +59,11 @@ fn copies_with_many_lanes_at_once_have_no_more_threads_than_their_client_may() {
     let big = site.write("here/big", vec![7; 60 << 20]);
     let small = site.write("here/small", vec![8; 1 << 20]);
     let streams = MAX_LANES.to_string();
+    let outage = format!("{}s", OUTAGE.as_secs());
     let (copies, most) = watched(&server, || {
         let copies: Vec<_> = (0..SESSIONS)
             .map(|n| {
-                let args = ["--streams", &streams, "--rate", "2M", "--outage", "5s"];
+                let args = ["--streams", &streams, "--rate", "2M", "--outage", &outage];
                 let url = site.url(&format!("in/big{n}"));
                 site.start_cp(&[&args[..], &[&big, &url]].concat())
             })
@@ -88,7 +91,7 @@ fn copies_with_many_lanes_at_once_have_no_more_threads_than_their_client_may() {
     // The time of silence, the outage that the copies have asked for, and a moment.
     let began = Instant::now();
     let gone = || status(&server, "Threads") <= idle + 1;
-    wait("threads are there", Duration::from_secs(10 + 5 + 5), gone);
+    wait("threads are there", Duration::from_secs(10 + 5) + OUTAGE, gone);
     eprintln!("they were gone {:.1?} after their clients", began.elapsed());
     other.run(&["cp", "--server-key", &site.key, &small, &site.url("in/last")]).well();
 }
