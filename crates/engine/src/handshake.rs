@@ -135,6 +135,8 @@ pub struct Connecting {
     /// When the current request was first sent, and how often.
     asked_at: Time,
     asked: u32,
+    /// The client has begun anew: an answer may be that to an earlier request.
+    restarted: bool,
     /// When the peer's host first said that the port is closed, and how often it did.
     closed: Option<(Time, u32)>,
 }
@@ -171,6 +173,7 @@ impl Connecting {
             next_send: now,
             asked_at: now,
             asked: 0,
+            restarted: false,
             closed: None,
         }
     }
@@ -279,7 +282,8 @@ impl Connecting {
         // A conclusion that is answered late comes with version and type 0: not looked at.
         match Agreement::new(mss, self.isn, reply, stamp) {
             Some(agreement) => Progress::Connected(Agreement {
-                rtt: (self.asked == 1).then(|| now - self.asked_at),
+                // As Karn has it: no sample where it is open which request was answered.
+                rtt: (self.asked == 1 && !self.restarted).then(|| now - self.asked_at),
                 ..agreement
             }),
             None => Progress::Failed(ConnectError::Values(reply.mss, reply.flight_flag)),
@@ -301,6 +305,7 @@ impl Connecting {
             && self.asked >= CONCLUSIONS_BEFORE_RESTART
         {
             self.ask(now, Stage::Hello);
+            self.restarted = true;
         }
         if self.asked == 0 {
             self.asked_at = now;

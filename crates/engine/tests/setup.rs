@@ -455,3 +455,16 @@ fn giving_up() {
         assert_eq!(net.datagrams, sent);
     }
 }
+
+/// A client repeats its request after a second. The late answer to the first is no round trip of the second.
+#[test]
+fn an_answer_after_the_set_up_has_begun_anew_is_no_round_trip() {
+    for delay_ms in [495, 500, 550, 600, 700] {
+        let delay = Duration::from_millis(delay_ms);
+        let mut net = Net::new(&LinkConfig { delay, ..path() }, 1);
+        let (a, _) = net.connect(stream(), stream());
+        let now = net.now;
+        let least = net.update(A, a, |c| c.stats(now, false).instant.rtt_min);
+        assert!(least.is_none_or(|least| least >= 2 * delay), "{delay_ms} ms: {least:?}");
+    }
+}
