@@ -250,15 +250,10 @@ fn parse_codel(text: &str, rtt: Option<Duration>) -> Result<CoDel, ParseError> {
         }
         Ok(true)
     })?;
-    if codel.target.is_zero() {
-        return Err(ParseError::new(
-            text,
-            "a CoDel queue: the target must be longer than 0 s (5ms is usual)",
-        ));
-    }
-    if codel.interval.is_zero() {
-        return Err(ParseError::new(text, "a CoDel queue: the interval must be longer than 0 s"));
-    }
+    let bad = "a CoDel queue: the target must be longer than 0 s (5ms is usual)";
+    not_zero(codel.target, text, bad)?;
+    let bad = "a CoDel queue: the interval must be longer than 0 s";
+    not_zero(codel.interval, text, bad)?;
     Ok(codel)
 }
 
@@ -272,9 +267,7 @@ fn parse_pie(text: &str, rtt: Option<Duration>) -> Result<Pie, ParseError> {
         }
         Ok(true)
     })?;
-    if pie.target.is_zero() {
-        return Err(ParseError::new(text, "a PIE queue: the target must be longer than 0 s"));
-    }
+    not_zero(pie.target, text, "a PIE queue: the target must be longer than 0 s")?;
     Ok(pie)
 }
 
@@ -291,15 +284,9 @@ fn parse_fq_codel(text: &str, rtt: Option<Duration>) -> Result<FqCoDel, ParseErr
         }
         Ok(true)
     })?;
-    if flows.target.is_zero() {
-        return Err(ParseError::new(
-            text,
-            "flow queues: the target must be longer than 0 s (5ms is usual)",
-        ));
-    }
-    if flows.interval.is_zero() {
-        return Err(ParseError::new(text, "flow queues: the interval must be longer than 0 s"));
-    }
+    let bad = "flow queues: the target must be longer than 0 s (5ms is usual)";
+    not_zero(flows.target, text, bad)?;
+    not_zero(flows.interval, text, "flow queues: the interval must be longer than 0 s")?;
     Ok(flows)
 }
 
@@ -314,10 +301,13 @@ fn parse_dual_pi2(text: &str, rtt: Option<Duration>) -> Result<DualPi2, ParseErr
         }
         Ok(true)
     })?;
-    if pair.target.is_zero() {
-        return Err(ParseError::new(text, "a DualPI2 queue: the target must be longer than 0 s"));
-    }
+    not_zero(pair.target, text, "a DualPI2 queue: the target must be longer than 0 s")?;
     Ok(pair)
+}
+
+/// `bad` says what must be longer than no time at all.
+fn not_zero(time: Duration, text: &str, bad: &'static str) -> Result<(), ParseError> {
+    if time.is_zero() { Err(ParseError::new(text, bad)) } else { Ok(()) }
 }
 
 fn number(text: &str, most: u32, expected: &'static str) -> Result<NonZeroU32, ParseError> {
