@@ -18,6 +18,7 @@ use crate::{HostReport, PathReport};
 #[doc(hidden)]
 pub use commands::own_commands;
 use remedy::Remedy;
+pub use rules::SOCKET_BUFFER;
 pub use stage::{Side, Stage, StageKind};
 use stage::{Situation, expected, softly, stages};
 

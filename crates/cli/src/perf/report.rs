@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use farhaul::{Counters, Stats};
+use farhaul_doctor::advice::SOCKET_BUFFER;
 use serde::{Deserialize, Serialize};
 
 use super::channel::Channel;
@@ -315,7 +316,7 @@ impl Report {
             writeln!(
                 out,
                 "  datagrams that the {}'s kernel dropped, its receive buffer being full: {dropped}; raise it \
-                 there with: sysctl -w net.core.rmem_max=8388608 (if it is raised already, the \
+                 there with: sysctl -w net.core.rmem_max={SOCKET_BUFFER} (if it is raised already, the \
                  processors there are too busy)",
                 self.role
             )?;

@@ -8,7 +8,7 @@ use crate::show::{rate, size};
 use crate::{HostReport, PathReport};
 
 /// What farhaul's sockets ask for, bytes.
-const BUFFER: u64 = 8 << 20;
+pub const SOCKET_BUFFER: u64 = 8 << 20;
 /// What is enough: a quarter of that, as the kernel counts.
 const ENOUGH: u64 = 2 << 20;
 /// A share of datagrams that were dropped for want of buffers, from which on it matters.
@@ -181,12 +181,13 @@ fn buffers(side: Side, host: &HostReport) -> Option<Remedy> {
         found += &format!("; {:.2}% of all datagrams found such a buffer full", 100.0 * share);
     }
     let why = "while the receiver waits for its turn, packets must wait in the socket or are lost";
-    let command = format!("sysctl -w net.core.rmem_max={BUFFER} net.core.wmem_max={BUFFER}");
+    let command =
+        format!("sysctl -w net.core.rmem_max={SOCKET_BUFFER} net.core.wmem_max={SOCKET_BUFFER}");
     let remedy = Remedy::note(Some(side), found, why).helps().command(command);
     Some(remedy.mend(move |situation| {
         if let Some(granted) = &mut situation.host_mut(side).sockets.granted {
             // The kernel doubles what is asked for.
-            granted.receive = granted.receive.max(2 * BUFFER);
+            granted.receive = granted.receive.max(2 * SOCKET_BUFFER);
         }
     }))
 }
