@@ -16,8 +16,8 @@ use core::time::Duration;
 use farhaul_base::Time;
 use farhaul_wire::{LossRange, Seq};
 
-/// A packet of which the peer says for so long that it is missing is missing: reports that are late would have
-/// to be so for as long. At least, for longer round trips need more.
+/// After this time in which the peer reports one packet as missing, the packet is taken for missing: late reports
+/// would have to be late by as much. It is the least; longer round trips need more.
 pub const DISOWNED_AFTER: Duration = Duration::from_secs(5);
 
 /// So many packets are watched. Those that were sent again before the ACK was forged may come, and others then
