@@ -272,10 +272,7 @@ impl Connection {
             let least = self.rtt.min().unwrap_or_default() / 2;
             self.doubts.on_ack(now, ack.next, least);
         }
-        // Where the peer tells what arrives behind a hole it tells it when it is asked to; a little more
-        // than the round trip covers for that packets of one millisecond count together.
-        let wait = if self.ours { self.ack_wait().max(SYN / 5) } else { SYN };
-        self.send.set_round_trip(self.rtt.smoothed(), wait);
+        self.tell_round_trip();
         let span = self.rtt.smoothed().max(SYN);
         self.measure_period(now, span * PERIOD_MEASURED_OVER);
         if self.ack_wait().is_zero() {
@@ -310,12 +307,20 @@ impl Connection {
         }
         if self.ack_wait().is_zero() {
             self.sample_rtt(now, newest);
+            self.tell_round_trip();
         }
         let app_limited = !self.send.buffer.has_unsent();
         let newest = self.arrival(now, newest);
         self.tell_law_news(now, app_limited, newest, |law, view, knobs| {
             law.on_arrivals(view, knobs);
         });
+    }
+
+    /// Where the peer tells what arrives behind a hole it tells it when it is asked to; a little more than the
+    /// round trip covers for that packets of one millisecond count together.
+    fn tell_round_trip(&mut self) {
+        let wait = if self.ours { self.ack_wait().max(SYN / 5) } else { SYN };
+        self.send.set_round_trip(self.rtt.smoothed(), wait);
     }
 
     /// Every numbered ACK wants an ACK2; for the small ones between, one a SYN interval will do.

@@ -15,6 +15,8 @@ const SMALL_HISTORY: usize = 256;
 const LIGHT_INTERVAL: u32 = 64;
 /// A numbered ACK is at least so many packets after the one before, but where a timer asks for it.
 const LEAST_INTERVAL: u32 = 8;
+/// While a hole stands and data comes, the round trip is measured so often.
+const RTT_MEASURED_EACH: Duration = SYN.saturating_mul(2);
 /// An unconfirmed ACK is repeated, at doubling intervals up to this.
 const LONGEST_REPEAT: Duration = Duration::from_secs(2);
 /// After a packet that ends a burst, the ACK follows at once, but not more often than this, unless
@@ -164,6 +166,11 @@ impl AckSchedule {
         }
         if !news && self.unconfirmed(point) && now >= self.repeat_at(repeat_after) {
             self.repeats += 1;
+            return Some(self.number(now, point));
+        }
+        // A hole may stand for many round trips, and the time after which losses are reported again rests on the
+        // round trip that only the answers to numbered ACKs measure.
+        if beyond && self.packets > 0 && now >= self.numbered_at + RTT_MEASURED_EACH {
             return Some(self.number(now, point));
         }
         if core::mem::take(&mut self.restated)
@@ -352,6 +359,29 @@ mod tests {
         assert_eq!(rtt, Some(Duration::from_secs(10)));
         assert_eq!(acks.on_ack2(Time::from_millis(10_080), AckSeq::new(7)), None);
         assert_eq!(acks.on_ack2(Time::from_millis(10_080), AckSeq::new(2)), None, "overtaken");
+    }
+
+    /// The number stands still, and the round trip is measured all the same.
+    #[test]
+    fn behind_a_hole_round_trips_are_measured() {
+        let mut acks = AckSchedule::new(Time::ZERO, Seq::new(0));
+        let mut numbered = 0;
+        for ms in 1..=100 {
+            let now = Time::from_millis(ms);
+            acks.on_data(now, 5, SYN, false);
+            match acks.poll(now, Seq::new(0), RTT, 0, 8192, true) {
+                Some(AckForm::Full(number) | AckForm::Small(number)) => {
+                    let rtt = acks.on_ack2(now + RTT, number);
+                    assert_eq!(rtt, Some(RTT));
+                    numbered += 1;
+                }
+                Some(AckForm::Light) => panic!("the number stands still"),
+                Some(AckForm::Beyond) | None => {}
+            }
+        }
+        assert_eq!(numbered, 5);
+        // Nothing comes, nothing is told.
+        assert_eq!(acks.timeout(Seq::new(0), RTT, true), None);
     }
 
     #[test]
