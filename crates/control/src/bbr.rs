@@ -279,7 +279,9 @@ impl Bbr {
         self.own_loss.update(self.is_calm(), self.rounds.started(), view);
         let rtt = view.newest.map(|newest| newest.rtt);
         self.delay.update(rtt, self.rounds.started());
-        let calm = self.is_calm() && self.full_pipe.reached;
+        // What ProbeRTT has under way is so little that noise is less: on a path that keeps the order of
+        // packets that it delays, fewer wait for others.
+        let calm = self.is_calm() && self.full_pipe.reached && self.phase != Phase::ProbeRtt;
         self.standing.update(view.now, calm, rtt, self.rounds.started());
         if let Some(sample) = fresh {
             self.update_bandwidth(&sample);

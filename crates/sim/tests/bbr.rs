@@ -68,6 +68,8 @@ fn pair(rate_mbps: f64, rtt_ms: f64, queue: f64, flows: [&str; 2]) -> [f64; 2] {
 }
 
 const BBR: &str = "cc = \"bbr\"";
+/// TCP with the draft's law, without what `bbr` departs in: own losses, aim at a short queue.
+const TCP_DRAFT: &str = "protocol = \"tcp-bbr:own_loss=0,queue=10\"";
 
 #[test]
 fn two_flows_share_a_path() {
@@ -80,21 +82,33 @@ fn two_flows_share_a_path() {
     }
 }
 
-/// Each aims at a queue of its own, which is short; three together had one of 18 ms before they did.
-#[test]
-fn three_flows_leave_a_short_queue() {
-    let mut text =
-        "duration = \"30s\"\nmeasure_from = \"10s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
-                    rate = \"500M\"\ndelay = \"15ms\"\nqueue = \"2500p\"\n"
-            .to_owned();
+/// The mean queue, milliseconds, and the used share of the line of three flows that begin one after another.
+fn three_flows(flow: &str, seed: u64) -> (f64, f64) {
+    let mut text = format!(
+        "seed = {seed}\nduration = \"30s\"\nmeasure_from = \"10s\"\n[[link]]\nfrom = \"a\"\n\
+         to = \"b\"\nrate = \"500M\"\ndelay = \"15ms\"\nqueue = \"2500p\"\n"
+    );
     for start in 0..3 {
-        text += &format!("[[flow]]\nfrom = \"a\"\nto = \"b\"\nstart = \"{start}s\"\n{BBR}\n");
+        text += &format!("[[flow]]\nfrom = \"a\"\nto = \"b\"\nstart = \"{start}s\"\n{flow}\n");
     }
     let plan = Plan::parse(&text, &[], None).expect("a scenario");
-    let report = plan.point(0).expect("its only point").scenario.run();
-    let queue_ms = report.links[0].queue.mean * 12e3 / 500e3;
-    let used = report.links[0].utilisation.unwrap_or_default();
-    assert!(queue_ms < 14.0 && used > 0.95, "{queue_ms:.1} ms, {used:.3} used");
+    let link = &plan.point(0).expect("its only point").scenario.run().links[0];
+    (link.queue.mean * 12e3 / 500e3, link.utilisation.unwrap_or_default())
+}
+
+/// Each aims at a queue of its own, which is short. That of three is half as long as beside TCP with the draft; from
+/// seed to seed it varies by a third, so that one seed shows nothing.
+#[test]
+fn three_flows_leave_a_shorter_queue_than_the_draft() {
+    let mut queues = [0.0, 0.0];
+    for seed in 1..=3 {
+        let (queue, used) = three_flows(BBR, seed);
+        assert!(used > 0.97, "seed {seed}: {used:.3} used");
+        queues[0] += queue / 3.0;
+        queues[1] += three_flows(TCP_DRAFT, seed).0 / 3.0;
+    }
+    let [own, tcp] = queues;
+    assert!(own < 0.65 * tcp, "{own:.1} of {tcp:.1} ms");
 }
 
 #[test]
@@ -113,5 +127,22 @@ fn a_delay_that_varies_is_no_queue() {
     for (loss, least) in [("0", 0.84), ("1%", 0.77)] {
         let flow = run("bbr", 50.0, &format!("jitter = \"2ms\"\nloss = \"{loss}\""));
         assert!(share(&flow) >= least, "{loss}: {:.3}", share(&flow));
+    }
+}
+
+/// At 10 ms the shortest round trips are those of packets that were alone on the path; held against them a flow took
+/// 80 to 93% of the line, by chance, and takes 92.
+#[test]
+fn jitter_on_a_short_path_is_no_queue() {
+    for seed in 1..=4 {
+        let text = format!(
+            "seed = {seed}\nduration = \"15s\"\nmeasure_from = \"7s\"\n[[link]]\nfrom = \"a\"\n\
+             to = \"b\"\nrate = \"1G\"\ndelay = \"5ms\"\njitter = \"2ms\"\nqueue = \"833p\"\n\
+             [[flow]]\nfrom = \"a\"\nto = \"b\"\n{BBR}\n"
+        );
+        let plan = Plan::parse(&text, &[], None).expect("a scenario");
+        let report = plan.point(0).expect("its only point").scenario.run();
+        let share = share(&report.flows[0]);
+        assert!(share > 0.89, "seed {seed}: {share:.3}");
     }
 }

@@ -15,6 +15,9 @@ const FEWEST_SAMPLES: u32 = 4;
 const SPAN: Duration = Duration::from_secs(5);
 /// So many times the spread of samples may noise be.
 const SPREADS: f64 = 2.0;
+/// And by so many more does the least of a round trip vary. With one, jitter of 1 ms on noisy hosts takes a tenth of
+/// 1 Gb/s at 10 ms; with two, two flows with jitter of 2 ms share worse and the queue of several is longer.
+const VARIES: f64 = 1.5;
 /// The part of a round trip in the mean of their spreads.
 const PART: f64 = 1.0 / 8.0;
 
@@ -93,7 +96,7 @@ impl Standing {
         }
         let lasting = (floor - least).clamp(0.0, SPREADS * self.spread);
         let standing = (self.ended - least).max(0.0);
-        Some(Queue { standing, noise: lasting + self.spread })
+        Some(Queue { standing, noise: lasting + VARIES * self.spread })
     }
 
     /// All of the round trip that has ended was longer than `least` by `queue`.
@@ -141,14 +144,14 @@ mod tests {
         // The mean is 4 ms above the least, which is 6 ms above the shortest.
         seen(&mut standing, 0..60, true, &[106, 108, 112, 114]);
         let (queue, noise) = milliseconds(&standing);
-        assert!((queue - 6.0).abs() < 1e-6 && (noise - 10.0).abs() < 0.1, "{queue} {noise}");
+        assert!((queue - 6.0).abs() < 1e-6 && (noise - 12.0).abs() < 0.1, "{queue} {noise}");
         // A queue on top of it is told apart until it has stood for two spans.
         seen(&mut standing, 60..63, true, &[126, 128, 132, 134]);
         let (queue, noise) = milliseconds(&standing);
-        assert!((queue - 26.0).abs() < 1e-6 && (noise - 10.0).abs() < 0.1, "{queue} {noise}");
+        assert!((queue - 26.0).abs() < 1e-6 && (noise - 12.0).abs() < 0.1, "{queue} {noise}");
         seen(&mut standing, 63..80, true, &[126, 128, 132, 134]);
         let (_, noise) = milliseconds(&standing);
-        assert!((noise - 12.0).abs() < 0.1, "three spreads at most: {noise}");
+        assert!((noise - 14.0).abs() < 0.1, "three and a half spreads at most: {noise}");
     }
 
     #[test]
