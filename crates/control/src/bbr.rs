@@ -286,7 +286,7 @@ impl Bbr {
         if let Some(sample) = fresh {
             self.update_bandwidth(&sample);
         }
-        self.answer_round();
+        self.answer_round(view.now);
         self.update_aggregation(acked, repairing, view.now);
         if self.rounds.started() && !self.sample.app_limited {
             self.full_pipe.update(self.sample.rate);

@@ -146,3 +146,27 @@ fn jitter_on_a_short_path_is_no_queue() {
         assert!(share > 0.89, "seed {seed}: {share:.3}");
     }
 }
+
+/// Megabits a second over six seconds, in which the rate drops to about a tenth after two and is back after four.
+fn over_a_drop(flow: &str, rate_mbps: u32, low_mbps: u32, rtt_ms: u32, packets: u32) -> f64 {
+    let text = format!(
+        "duration = \"6s\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"{rate_mbps}M\"\n\
+         delay = \"{}ms\"\nqueue = \"{packets}p\"\n\
+         rate_changes = [\"2s:{low_mbps}M\", \"4s:{rate_mbps}M\"]\n\
+         [[flow]]\nfrom = \"a\"\nto = \"b\"\n{flow}\n",
+        rtt_ms / 2
+    );
+    let plan = Plan::parse(&text, &[], None).expect("a scenario");
+    plan.point(0).expect("its only point").scenario.run().flows[0].throughput_bps / 1e6
+}
+
+/// Losses have bound the rate, and most of what was sent again is lost as well. What was in the queue must not count
+/// as in flight for long, nor the bound stay until the next probe is due: it had 0.7 of what TCP with the draft has.
+#[test]
+fn a_rate_that_comes_back_is_used() {
+    for (rate, low, rtt, packets) in [(1000, 100, 50, 4166), (110, 13, 68, 374)] {
+        let own = over_a_drop(BBR, rate, low, rtt, packets);
+        let tcp = over_a_drop(TCP_DRAFT, rate, low, rtt, packets);
+        assert!(own > 0.85 * tcp, "{rate} Mb/s, {rtt} ms: {own:.0} of {tcp:.0} Mb/s");
+    }
+}

@@ -47,11 +47,13 @@ pub(super) struct Ease {
     before: f64,
     /// Round trips at the least share in which the queue has stayed.
     stayed: u32,
+    /// The last round trip had no queue longer than aimed at.
+    short: bool,
 }
 
 impl Default for Ease {
     fn default() -> Self {
-        Ease { share: 1.0, drain: 1.0, before: 1.0, stayed: 0 }
+        Ease { share: 1.0, drain: 1.0, before: 1.0, stayed: 0, short: false }
     }
 }
 
@@ -75,6 +77,11 @@ impl Ease {
         self.before = 1.0;
     }
 
+    /// The last round trip that was looked at had no queue longer than aimed at.
+    pub fn sees_short_queue(&self) -> bool {
+        self.short
+    }
+
     /// A queue stays that is not of its own kind.
     fn has_rival(&self) -> bool {
         self.stayed >= ROUNDS_STAYED
@@ -87,6 +94,7 @@ impl Ease {
         let known = seen.queue(least).filter(|_| probes > HOST_NOISE && queue < LONG_QUEUE);
         let excess = known.map(|known| known.standing - aim(&known, least, rate));
         self.drain = 1.0;
+        self.short = excess.is_some_and(|excess| excess <= 0.0);
         match excess {
             Some(excess) if excess <= 0.0 => self.stayed = 0,
             Some(_) if self.share <= LEAST_AMONG_EQUALS => self.stayed += 1,

@@ -1,6 +1,10 @@
 //! The answer to losses: bounds for rate and window, some for as long as the path is this one, some
 //! until the next probe.
 
+use core::time::Duration;
+
+use farhaul_base::Time;
+
 use super::own_loss::by_chance;
 use super::phases::Phase;
 use super::{Bbr, LEAST_PIPE, MARGIN};
@@ -10,6 +14,11 @@ use crate::View;
 const BETA: f64 = 0.7;
 /// Share of the long-term bound that is left to others while nothing is probed (draft: `Headroom`).
 const HEADROOM: f64 = 0.15;
+/// A rate bound below this share of the bandwidth is tried again after so many round trips, and so long, without losses
+/// and with a short queue: the path has room again. After less, eight flows share 1 Gb/s less evenly.
+const LOW_BOUND: f64 = 0.75;
+const FREE_ROUNDS: u32 = 4;
+const FREE_FOR: Duration = Duration::from_millis(250);
 /// Startup ends when so many holes are found in a round trip, and more lost than may be
 /// (draft: `StartupFullLossCnt`).
 const STARTUP_HOLES: usize = 6;
@@ -27,12 +36,17 @@ pub(super) struct Bounds {
     pub shortterm: f64,
     /// Holes found in this round trip.
     pub holes: usize,
+    /// Round trips in a row in which the rate was bound far below the bandwidth and the path had room, and
+    /// since when.
+    free_rounds: u32,
+    free_since: Time,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         let (longterm, bandwidth, shortterm) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
-        Bounds { longterm, bandwidth, shortterm, holes: 0 }
+        let free_since = Time::ZERO;
+        Bounds { longterm, bandwidth, shortterm, holes: 0, free_rounds: 0, free_since }
     }
 }
 
@@ -40,6 +54,22 @@ impl Bounds {
     /// draft: `ResetShortTermModel`.
     pub fn forget_short_term(&mut self) {
         (self.bandwidth, self.shortterm) = (f64::INFINITY, f64::INFINITY);
+        self.free_rounds = 0;
+    }
+
+    /// At the end of a round trip. `most`: the bandwidth without bounds; `room`: nothing was lost, and no queue stood.
+    fn count_free(&mut self, now: Time, most: f64, room: bool) {
+        if room && self.bandwidth < LOW_BOUND * most {
+            self.free_rounds += 1;
+        } else {
+            (self.free_rounds, self.free_since) = (0, now);
+        }
+    }
+
+    /// *departs:* The draft keeps the bounds until the next probe is due. Where the rate of the path had dropped and is
+    /// back, that is two seconds at a fraction of it.
+    pub fn are_outlived(&self, now: Time) -> bool {
+        self.free_rounds >= FREE_ROUNDS && now - self.free_since > FREE_FOR
     }
 
     /// draft: `InflightWithHeadroom`.
@@ -115,7 +145,7 @@ impl Bbr {
     /// of loss the rate would fall by 2% a round trip, for 63 of them; the draft wants to answer X%
     /// of loss with X%. And losses that the path makes by itself are not answered, nor those of
     /// `ProbeRTT`, in which little arrives because little is sent.
-    pub(super) fn answer_round(&mut self) {
+    pub(super) fn answer_round(&mut self, now: Time) {
         if !self.latest.round_ends {
             return;
         }
@@ -123,7 +153,12 @@ impl Bbr {
         if let (true, Some(least)) = (answers, self.min_rtt.get()) {
             self.ease.update(&self.standing, least, self.bandwidth(), self.tolerated.queue);
         }
-        if answers && self.latest.lost > by_chance(self.expected_loss(), self.latest.seen()) {
+        let lost = self.latest.lost > by_chance(self.expected_loss(), self.latest.seen());
+        if answers {
+            let room = !lost && self.ease.sees_short_queue();
+            self.bounds.count_free(now, self.max_bandwidth.get(), room);
+        }
+        if answers && lost {
             let bounds = &mut self.bounds;
             if bounds.bandwidth.is_infinite() {
                 (bounds.bandwidth, bounds.shortterm) = (self.max_bandwidth.get(), self.window);

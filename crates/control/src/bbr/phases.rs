@@ -222,7 +222,8 @@ impl Bbr {
     fn is_time_to_probe(&self, view: &View) -> bool {
         let target = self.product(self.bandwidth(), 1.0).min(self.window);
         let rounds = self.rounds.count() - self.cycle.since_round;
-        view.now > self.cycle.since + self.cycle.wait || rounds as f64 >= target.min(PROBE_ROUNDS)
+        let due = view.now > self.cycle.since + self.cycle.wait;
+        due || rounds as f64 >= target.min(PROBE_ROUNDS) || self.bounds.are_outlived(view.now)
     }
 
     /// There is room for others, and no queue.
