@@ -45,6 +45,7 @@ fn loss(report: &Report) -> f64 {
 /// equal, and little is lost.
 #[test]
 fn gtp_shares_a_receiver_whatever_the_round_trips() {
+    let mut losses = Vec::new();
     for (count, rate, bits) in
         [(2, "200M", 200e6), (3, "200M", 200e6), (8, "400M", 400e6), (64, "400M", 400e6)]
     {
@@ -57,9 +58,13 @@ fn gtp_shares_a_receiver_whatever_the_round_trips() {
             let what = format!("{count} flows, unequal: {unequal}: {sum} {fair} {}", loss(&report));
             assert!(sum > 0.85, "{what}");
             assert!(fair > 0.98, "{what}");
-            assert!(loss(&report) < 0.01, "{what}");
+            assert!(loss(&report) < 0.015, "{what}");
+            losses.push(loss(&report));
         }
     }
+    // A single run varies by a quarter with the instants of its ACKs.
+    let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+    assert!(mean < 0.007, "{losses:?}");
 }
 
 /// Who joins has a fair share half a second later, and what one leaves is taken up in as long;
