@@ -105,7 +105,11 @@ impl Ease {
                 self.drain -= (excess / least.as_secs_f64()).clamp(0.0, MOST_DRAIN);
                 (excess > 0.0, LEAST_AMONG_EQUALS)
             }
-            _ => (seen.exceeds(least, probes.max(HOST_NOISE)), LEAST_SHARE),
+            _ => {
+                let noise = seen.queue(least).map_or(0.0, |queue| queue.noise);
+                let queue = probes.max(HOST_NOISE) + Duration::from_secs_f64(noise);
+                (seen.exceeds(least, queue), LEAST_SHARE)
+            }
         };
         let share = self.share * if stands { EASE_DOWN } else { EASE_UP };
         self.share = share.clamp(lowest, 1.0);
@@ -164,6 +168,21 @@ mod tests {
     }
 
     /// It gives way to a queue as long as a probe's, until it sees its own length of queue.
+    /// A host's noise is as long as a probe's queue there; that of the path is measured all the same.
+    #[test]
+    fn jitter_of_a_short_round_trip_is_no_queue() {
+        let (mut ease, mut seen) = (Ease::default(), Standing::default());
+        let least = Duration::from_millis(3);
+        for _ in 0..20 {
+            for rtt in [5, 6, 6, 7] {
+                seen.update(Time::ZERO, true, Some(Duration::from_millis(rtt)), false);
+            }
+            seen.update(Time::ZERO, true, None, true);
+            ease.update(&seen, least, 10_000.0, 0.25);
+        }
+        assert_eq!(ease.gain(), 1.0);
+    }
+
     #[test]
     fn a_queue_that_stays_is_that_of_others() {
         let (mut ease, mut seen) = (Ease::default(), Standing::default());
