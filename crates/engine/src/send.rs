@@ -3,6 +3,7 @@
 
 mod backoff;
 mod buffer;
+mod delivered;
 mod flight;
 
 use core::time::Duration;
@@ -17,6 +18,7 @@ use crate::tags::DataKey;
 use self::backoff::Backoff;
 pub use self::buffer::SendBuffer;
 use self::buffer::{Fate, Slot};
+use self::delivered::Delivered;
 use self::flight::Flight;
 use crate::loss_list::LossList;
 use crate::pacer::Pacer;
@@ -87,12 +89,7 @@ pub struct SendHalf {
     backoff: Backoff,
     /// Smoothed round-trip time.
     rtt: Duration,
-    /// Beyond the newest packet that is known to have arrived.
-    seen: Seq,
-    /// Packets in flight that have been taken for lost: those before `seen` that may be missing.
-    missing: u32,
-    /// Packets known to have arrived.
-    delivered: u64,
+    delivered: Delivered,
     /// The last new packet began a packet pair.
     pair_open: bool,
     /// The clock of data packets started here.
@@ -101,6 +98,8 @@ pub struct SendHalf {
     /// When the ACK number or the timer last moved.
     last_progress: Time,
     expirations: u32,
+    /// Since the timer has expired last the peer has told nothing.
+    unheard: bool,
     /// How many packets to take for lost at a hole that nobody reports.
     silent_run: u32,
     /// Expired or given up: to be told to the peer.
@@ -138,14 +137,13 @@ impl SendHalf {
             sees_beyond_holes: false,
             backoff: Backoff::new(TOLERATED_LOSS),
             rtt: INITIAL_RTT,
-            seen: isn,
-            missing: 0,
-            delivered: 0,
+            delivered: Delivered::new(isn),
             pair_open: false,
             clock_origin: now,
             clock_offset_us,
             last_progress: now,
             expirations: 0,
+            unheard: false,
             silent_run: 1,
             drops: Vec::new(),
             app_limited: true,
@@ -245,11 +243,14 @@ impl SendHalf {
         if !self.sees_beyond_holes {
             return unacknowledged;
         }
-        let beyond = self.next_seq().since(self.seen.later(self.una)).max(0) as u32;
-        let again = self.missing.saturating_sub(self.loss.len());
+        let beyond = self.next_seq().since(self.delivered.seen().later(self.una)).max(0) as u32;
+        let again = self.delivered.missing().saturating_sub(self.loss.len());
         let counted = (beyond + again).min(unacknowledged);
-        // News that is lost or waits at the peer leaves more than is really there.
-        if self.is_repairing() { counted.min(self.flight.packets()) } else { counted }
+        // News that is lost or waits at the peer leaves more than is really there. But of a peer that has
+        // told nothing since the timer expired nothing is known: a path that is cut would take a whole
+        // window after each time-out.
+        let news_is_due = self.is_repairing() && !self.unheard;
+        if news_is_due { counted.min(self.flight.packets()) } else { counted }
     }
 
     fn window_open(&self) -> bool {
@@ -415,16 +416,15 @@ impl SendHalf {
     /// Packets known to have arrived: those acknowledged, and those beyond a hole of which a report
     /// of losses tells. Those sent again count when they are acknowledged.
     pub fn delivered(&self) -> u64 {
-        self.delivered
+        self.delivered.count()
     }
 
     /// The peer has told of a packet just before `end`. Returns that packet if it is newer than all
     /// before and was sent once, and how long ago it was.
     pub fn on_seen(&mut self, now: Time, end: Seq) -> Option<(Seq, Duration)> {
-        if end.since(self.seen) <= 0 || end.since(self.next_seq()) > 0 {
+        if end.since(self.next_seq()) > 0 || !self.delivered.see(end) {
             return None;
         }
-        self.seen = end;
         let newest = end.prev();
         let slot = self.buffer.sent(u32::try_from(newest.since(self.una)).ok()?)?;
         let age = slot.age_us(self.clock_us(now));
@@ -455,23 +455,21 @@ impl SendHalf {
             self.flow_limit = limit;
         }
         let arrived = point.since(self.una) as u64 + (behind as u32 - missing) as u64;
+        self.delivered.told(end, missing);
         self.count_known(self.packets_acked + arrived);
-        self.last_progress = now;
+        self.on_heard(now);
         true
     }
 
     /// To be called after [`SendHalf::on_seen`] and all that the same packet of the peer tells.
     pub fn count_delivered(&mut self) -> u64 {
-        let beyond = self.seen.since(self.una).max(0) as u64;
-        let known = self.packets_acked + beyond.saturating_sub(self.missing.into());
-        self.count_known(known);
-        self.delivered
+        self.count_known(self.packets_acked + self.delivered.beyond(self.una));
+        self.delivered.count()
     }
 
     /// So many packets are known to have arrived, unless more were already.
     fn count_known(&mut self, known: u64) {
-        let arrived = known.saturating_sub(self.delivered);
-        self.delivered += arrived;
+        let arrived = self.delivered.reach(known);
         if self.backoff.on_arrived(arrived) {
             self.back_off();
         }
@@ -488,7 +486,7 @@ impl SendHalf {
                     && slot.fate == Fate::Fresh
                 {
                     slot.fate = Fate::Lost;
-                    self.missing += 1;
+                    self.delivered.lose();
                 }
             }
         }
@@ -536,10 +534,12 @@ impl SendHalf {
         if !self.loss.is_empty() {
             self.loss.remove_range(LossRange { first: self.una, last: next.prev() });
         }
-        if self.missing > 0 {
+        let mut lost = 0;
+        if self.delivered.missing() > 0 {
             let acked = (0..advance as u32).filter_map(|index| self.buffer.sent(index));
-            self.missing -= acked.filter(|slot| slot.fate != Fate::Fresh).count() as u32;
+            lost = acked.filter(|slot| slot.fate != Fate::Fresh).count() as u32;
         }
+        self.delivered.acknowledge(next, lost);
         let before = self.buffer.bytes();
         self.buffer.acknowledge(advance as u32);
         if available.is_none() {
@@ -547,7 +547,7 @@ impl SendHalf {
         }
         self.packets_acked += advance as u64;
         self.una = next;
-        self.last_progress = now;
+        self.on_heard(now);
         self.expirations = 0;
         AckOutcome::Advanced(advance as u32)
     }
@@ -642,6 +642,7 @@ impl SendHalf {
     /// The peer tells what it misses, and will again: the retransmission timer starts anew.
     pub fn on_heard(&mut self, now: Time) {
         self.last_progress = now;
+        self.unheard = false;
     }
 
     /// When the retransmission timer expires.
@@ -665,6 +666,7 @@ impl SendHalf {
             self.lose_overdue_retransmissions(now, rto);
         }
         self.expirations += 1;
+        self.unheard = true;
         self.last_progress = now;
         // *departs:* gu05 Figure 2-5 step 1c takes everything unacknowledged for lost. The ends of
         // the window will do: their answer, an ACK or a NAK, tells exactly what is missing.

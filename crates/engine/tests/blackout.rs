@@ -146,3 +146,16 @@ fn costs_little_meanwhile() {
     let sent = net.datagrams - before;
     assert!((20..150).contains(&sent), "{sent} in 25 s");
 }
+
+/// Each time-out asks with two packets. The window is not taken for free again: what is sent into a cut is lost.
+#[test]
+fn no_more_than_a_window_is_sent_into_it() {
+    let mut net = Net::new(&cut(5_000, path()), 1);
+    let ids = net.connect(stream(), stream());
+    let mut flow = Flow::new(A, ids, data(1, 24 << 20));
+    net.run_until(Duration::from_millis(START + 100), |net| flow.pump(net));
+    let before = net.datagrams;
+    net.run_until(Duration::from_millis(4_500), |net| flow.pump(net));
+    let sent = net.datagrams - before;
+    assert!(sent < 30, "{sent}");
+}
