@@ -478,6 +478,7 @@ impl Law for Bbr {
     fn on_timeout(&mut self, view: &View, knobs: &mut Knobs) {
         self.repair(view.largest_sent);
         self.window = self.in_flight(view) + 1.0;
+        self.put_off_probe(view);
         self.apply_window(view, knobs);
     }
 

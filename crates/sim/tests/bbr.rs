@@ -170,3 +170,22 @@ fn a_rate_that_comes_back_is_used() {
         assert!(own > 0.85 * tcp, "{rate} Mb/s, {rtt} ms: {own:.0} of {tcp:.0} Mb/s");
     }
 }
+
+/// What was under way is lost, and no more than that is sent into the cut; what is lost is no verdict on the path.
+#[test]
+fn a_cut_path_is_used_again_at_once() {
+    for seed in 1..=6 {
+        let text = format!(
+            "seed = {seed}\nduration = \"6s\"\nmeasure_from = \"4s\"\nhosts = \"vm\"\n[[link]]\n\
+             from = \"a\"\nto = \"b\"\nrate = \"87M\"\ndelay = \"23ms\"\nqueue = \"66p\"\njitter = \"1900us\"\n\
+             blackouts = [\"1.751s+934ms\"]\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n{BBR}\n"
+        );
+        let plan = Plan::parse(&text, &[], None).expect("a scenario");
+        let report = plan.point(0).expect("its only point").scenario.run();
+        let flow = &report.flows[0];
+        let share = flow.throughput_bps / 87e6;
+        assert!(share > 0.88, "seed {seed}: {share:.3}");
+        let again = flow.retransmitted as f64 / flow.packets_sent as f64;
+        assert!(again < 0.06, "seed {seed}: {again:.3}");
+    }
+}

@@ -260,6 +260,16 @@ impl Bbr {
         self.rounds.restart(view.delivered);
     }
 
+    /// *departs:* What was under way when a path was cut is lost, and no probe's doing: one that met the repair
+    /// would leave half of the path idle for a cycle. The next comes a cycle after the time-out.
+    pub(super) fn put_off_probe(&mut self, view: &View) {
+        if matches!(self.phase, Phase::Refill | Phase::Up) {
+            self.start_down(view);
+        }
+        self.cycle.since = view.now;
+        self.cycle.since_round = self.rounds.count();
+    }
+
     fn start_refill(&mut self, view: &View) {
         self.phase = Phase::Refill;
         self.bounds.forget_short_term();
