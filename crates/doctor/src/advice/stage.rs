@@ -16,14 +16,10 @@ const UNJOINED: f64 = 14e9;
 /// UDT's and UDP's headers in each packet, with IPv4's.
 const HEADERS: f64 = 44.0;
 /// What the default law makes of a link without loss, and what it gives up for each share of loss up to
-/// that at which it takes losses for chance only.
+/// that which it takes for the path's own (`own_loss` of `bbr`; docs/doctor.md).
 const LAW_SHARE: f64 = 0.97;
-const LAW_LOSS: f64 = 3.0;
-const LAW_TOLERATES: f64 = 0.01;
-/// From this loss on it is about as fast as TCP: so many windows of 1/sqrt(loss) packets a round trip
-/// (Mathis et al. 1997, with the factor that fits `haul` in the simulator; docs/doctor.md).
-const LAW_YIELDS: f64 = 0.03;
-const LAW_WINDOW: f64 = 1.5;
+const LAW_LOSS: f64 = 1.0;
+const LAW_TOLERATES: f64 = 0.05;
 /// The round trip taken where none is known, seconds: another continent.
 const FAR: f64 = 0.1;
 /// Part of a TCP buffer that is window.
@@ -285,22 +281,15 @@ fn path(situation: &Situation) -> Option<f64> {
         Some(capacity) if loss > LAW_TOLERATES => capacity,
         _ => return None,
     };
-    let rtt = path.rtt.map_or(FAR, |rtt| rtt.min_ms * 1e-3);
-    Some(default_law(capacity, loss, rtt, mss * 8.0) * (mss - HEADERS) / mss)
+    Some(default_law(capacity, loss) * (mss - HEADERS) / mss)
 }
 
-/// What the default law sends over a path of `capacity` bits/s that loses this share of packets of so
-/// many bits by chance, with a round trip of `rtt` seconds.
-fn default_law(capacity: f64, loss: f64, rtt: f64, packet: f64) -> f64 {
-    let full = capacity * (LAW_SHARE - LAW_LOSS * loss).max(0.0);
-    if loss <= LAW_TOLERATES {
-        return full;
-    }
-    let window = LAW_WINDOW * packet / (rtt.max(1e-5) * loss.sqrt());
-    let yields = window.min(full);
-    // In between now the one holds, now the other.
-    let part = ((loss / LAW_TOLERATES).ln() / (LAW_YIELDS / LAW_TOLERATES).ln()).min(1.0);
-    full.powf(1.0 - part) * yields.powf(part)
+/// What the default law sends over a path of `capacity` bits/s that loses this share of packets by chance. What is more
+/// than it tolerates it answers: then it has about as much less as there is more.
+fn default_law(capacity: f64, loss: f64) -> f64 {
+    let tolerated = loss.min(LAW_TOLERATES);
+    let kept = if loss > tolerated { tolerated / loss } else { 1.0 };
+    capacity * (LAW_SHARE - LAW_LOSS * tolerated) * kept
 }
 
 fn windows(situation: &Situation) -> Option<f64> {
