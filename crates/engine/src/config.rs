@@ -58,7 +58,8 @@ pub struct Config {
     pub max_bandwidth: Option<u64>,
     /// How long closing waits for data to be acknowledged; 180 s.
     pub linger: Duration,
-    /// How long connecting may take; 3 s, and 30 s for a rendezvous.
+    /// How long connecting may take; 3 s until the first answer and then twice as long as that took, and 30 s for a
+    /// rendezvous.
     pub connect_timeout: Option<Duration>,
     /// The peer counts as gone when nothing has come from it for so long; 45 s.
     pub peer_timeout: Duration,

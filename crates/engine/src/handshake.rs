@@ -11,6 +11,7 @@ use crate::config::{Config, MIN_WIRE_MSS, Mode, payload_size};
 
 /// An unanswered request is repeated after this.
 const REPEAT: Duration = Duration::from_millis(250);
+/// For a client, until the peer's first answer. A path on which that took long has more: see [`Connecting::wait_longer`].
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
 const RENDEZVOUS_TIMEOUT: Duration = Duration::from_secs(30);
 /// Unanswered conclusions after which the client asks for a new cookie: the stock listener
@@ -129,6 +130,7 @@ pub struct Connecting {
     pub config: Config,
     isn: Seq,
     stage: Stage,
+    begun: Time,
     deadline: Time,
     /// When to send the current request, again or at once.
     next_send: Time,
@@ -169,6 +171,7 @@ impl Connecting {
             config,
             isn,
             stage,
+            begun: now,
             deadline: now + timeout,
             next_send: now,
             asked_at: now,
@@ -207,6 +210,7 @@ impl Connecting {
             Request::Hello => {
                 // The cookie. A late copy of it does not restart the conclusion.
                 if self.stage == Stage::Hello && reply.isn == self.isn {
+                    self.wait_longer(now);
                     self.ask(now, Stage::Conclusion { cookie: reply.cookie });
                 }
                 Progress::None
@@ -226,6 +230,15 @@ impl Connecting {
             Request::Rejected => Progress::Failed(self.reason(reply)),
             Request::Other(code) if code > 0 => Progress::Failed(self.reason(reply)),
             _ => Progress::None,
+        }
+    }
+
+    /// The peer is there, and its next answer takes as long as the first, or twice that if a request is lost: three
+    /// times [`CLIENT_TIMEOUT`] at most. A time that the user has set is kept.
+    fn wait_longer(&mut self, now: Time) {
+        let answered_by = self.begun + CLIENT_TIMEOUT;
+        if self.config.connect_timeout.is_none() && now <= answered_by {
+            self.deadline = self.deadline.max(now + (now - self.begun) * 2);
         }
     }
 

@@ -144,6 +144,23 @@ fn a_cookie_too_old_is_replaced() {
     works(&mut net, (a, b));
 }
 
+/// The set-up takes two round trips; over satellites and full buffers that is more than the time in which a first answer
+/// is expected.
+#[test]
+fn over_round_trips_of_seconds() {
+    for (seed, rtt_ms) in [(1, 1_600), (2, 2_000), (3, 2_900)] {
+        let link = LinkConfig { delay: Duration::from_millis(rtt_ms / 2), ..path() };
+        let mut net = Net::new(&link, seed);
+        let ids = net.connect(stream(), stream());
+        works(&mut net, ids);
+    }
+    // The second request is lost.
+    let link = LinkConfig { delay: Duration::from_millis(1_000), ..lossy("list:9") };
+    let mut net = Net::new(&link, 4);
+    let ids = net.connect(stream(), stream());
+    works(&mut net, ids);
+}
+
 #[test]
 fn nobody_answers() {
     let mut net = Net::new(&path(), 1);

@@ -121,7 +121,8 @@ impl Options {
         self
     }
 
-    /// How long connecting may take, any time; default 3 s, for a rendezvous 30 s.
+    /// How long connecting may take, any time. Default: 3 s until the peer's first answer and then twice as long as that
+    /// took, or 3 s in all if that is more; for a rendezvous 30 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.config.connect_timeout = Some(timeout);
         self
