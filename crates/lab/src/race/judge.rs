@@ -302,7 +302,7 @@ impl Race {
             match judge(cell) {
                 Found::Judged(_, true) => held += 1,
                 Found::Judged(value, false) => {
-                    failed.push(format!("{} ({cell})", significant(value, 3)));
+                    failed.push(format!("{} ({cell})", significant(value, 4)));
                 }
                 Found::Unknown => unknown.push(cell.to_string()),
                 Found::NotMeant => {}

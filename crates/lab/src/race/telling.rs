@@ -52,7 +52,7 @@ impl Race {
             cells += 1;
             ahead += usize::from(ratio >= 1.0);
             if ratio < 1.0 - LOST_BY {
-                lost.push((ratio, format!("{}{of} ({cell})", significant(ratio, 3))));
+                lost.push((ratio, format!("{}{of} ({cell})", significant(rounded_down(ratio), 3))));
             }
         }
         lost.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -202,6 +202,11 @@ impl Race {
     }
 }
 
+/// To three decimals: what is missed by less is not told as reached.
+fn rounded_down(ratio: f64) -> f64 {
+    (ratio * 1e3).floor() / 1e3
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{self as race, Figures};
@@ -213,7 +218,7 @@ mod tests {
         let cells: Vec<race::Cell> =
             [1, 2, 3].map(|rtt| race::Cell::new(10_000_000, rtt, 0.0)).into();
         let mut race = Race::new(systems, cells.clone(), 1);
-        for (cell, own) in cells.iter().zip([9.5e6, 8.9e6, 4.5e6]) {
+        for (cell, own) in cells.iter().zip([9.5e6, 8.9e6, 8.7296e6]) {
             for (system, goodput_bps) in [("bbr", own), ("tcp:bbr", 9e6)] {
                 let figures = Figures { goodput_bps, time_kept: true, ..Figures::default() };
                 let (cell, system) = (cell.to_string(), system.to_owned());
@@ -222,7 +227,7 @@ mod tests {
         }
         let summary = race.summary();
         let expected = "bbr is ahead of tcp:bbr in 1 of 3 cells, behind by no more than 3% in 1, \
-                        behind by more than 3% in 1: 0.5 (rate=10M,rtt=3ms).";
+                        behind by more than 3% in 1: 0.969 (rate=10M,rtt=3ms).";
         assert!(summary.starts_with(expected), "{summary}");
     }
 
