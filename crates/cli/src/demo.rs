@@ -241,7 +241,7 @@ fn run_tcp(
 impl DemoArgs {
     fn say(&self, what: &str) {
         if !self.quiet {
-            eprintln!("farhaul: {what}");
+            tell!("farhaul: {what}");
         }
     }
 

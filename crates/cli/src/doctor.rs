@@ -112,7 +112,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
 fn audit(args: &DoctorArgs) -> HostReport {
     let folder = (!args.no_disk).then(|| args.dir.clone());
     let options = AuditOptions { folder, ..AuditOptions::default() };
-    audit_host(&options, &mut |what| eprintln!("farhaul: looking at this host: {what}"))
+    audit_host(&options, &mut |what| tell!("farhaul: looking at this host: {what}"))
 }
 
 /// The path to a responder.
@@ -125,7 +125,7 @@ fn measure_path(
     let mut last = "";
     let mut progress = |what| {
         if what != last && what != "done" {
-            eprintln!("farhaul: measuring the path to {peer}: {what}");
+            tell!("farhaul: measuring the path to {peer}: {what}");
             last = what;
         }
         !stop.load(Ordering::Relaxed)
@@ -140,11 +140,11 @@ fn measure_path(
 fn answer(addr: &str, secret: &Secret) -> Result<()> {
     let addr = resolve(addr, "[::]")?;
     let socket = bind(addr).with_context(|| format!("cannot listen at {addr}"))?;
-    eprintln!("farhaul: listening at {}", socket.local_addr());
+    tell!("farhaul: listening at {}", socket.local_addr());
     let stop = interrupt::stop_flag();
     let mut responder = Responder::new(secret.clone());
     respond(&socket, &mut responder, || !stop.load(Ordering::Relaxed))?;
-    eprintln!("farhaul: {} questions were answered or counted", responder.seen());
+    tell!("farhaul: {} questions were answered or counted", responder.seen());
     Ok(())
 }
 

@@ -76,7 +76,7 @@ pub fn stop_flag() -> Stop {
 
 /// Says that the user has interrupted, and ends the process.
 pub fn end() -> ! {
-    eprintln!("farhaul: interrupted");
+    tell!("farhaul: interrupted");
     exit()
 }
 

@@ -81,7 +81,7 @@ struct CommonArgs {
     #[arg(long, value_name = "DIR", default_value = OUT)]
     out: PathBuf,
     /// Simulate so many points at the same time; all processors if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::sim::jobs)]
     jobs: Option<usize>,
     /// Print the result as JSON
     #[arg(long)]
@@ -217,7 +217,7 @@ fn run_one(experiment: &Experiment, options: &Options<'_>) -> Result<Outcome> {
 fn write(outcome: &Outcome, folder: &Path) -> Result<Vec<PathBuf>> {
     let replaces_full = || stored(folder, &outcome.id).is_some_and(|earlier| !earlier.quick);
     if outcome.quick && replaces_full() {
-        eprintln!("{}: the reduced result replaces the full one", outcome.id);
+        tell!("{}: the reduced result replaces the full one", outcome.id);
     }
     outcome.write(folder).with_context(|| format!("results of {}", outcome.id))
 }
@@ -239,7 +239,7 @@ fn make_report(args: &ReportArgs) -> Result<()> {
             continue;
         };
         if !experiment.is_current(&outcome) {
-            eprintln!("{}: its result is of another version, so it is run again", experiment.id);
+            tell!("{}: its result is of another version, so it is run again", experiment.id);
             missing.push(experiment.clone());
             continue;
         }

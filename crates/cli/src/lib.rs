@@ -3,6 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+/// Writes a line to standard error, as `eprintln!` does, which panics once nothing reads there: a pipe into
+/// `head`, a supervisor that has gone. Then the line is lost, and the work is not.
+macro_rules! tell {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($what)*);
+    }};
+}
+
 mod agent;
 mod cc;
 mod config;
@@ -85,7 +94,7 @@ enum Command {
 pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
     for law in laws {
         if !farhaul_control::register(law) {
-            eprintln!("farhaul: there is a law '{}' already; give yours another name", law.name);
+            tell!("farhaul: there is a law '{}' already; give yours another name", law.name);
             return ExitCode::from(2);
         }
     }
@@ -117,7 +126,7 @@ pub fn run(laws: &[&'static LawInfo]) -> ExitCode {
             let text = exit::describe(&error);
             // Who has said it otherwise has no text; nor is there one for a command's own exit code.
             if !text.is_empty() && !error.is::<exit::Passed>() {
-                eprintln!("farhaul: {}", exit::escaped(&text));
+                tell!("farhaul: {}", exit::escaped(&text));
             }
             ExitCode::from(exit::code(&error))
         }

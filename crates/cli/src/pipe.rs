@@ -163,7 +163,7 @@ pub fn run(args: &PipeArgs) -> Result<()> {
             bail!(message);
         }
         // What another program's last acknowledgement covered may be lost, not the data.
-        eprintln!("farhaul: {message}");
+        tell!("farhaul: {message}");
     } else if let Err(error) = result {
         // Until the peer knows that this was not all.
         connection.close().ok();
@@ -206,7 +206,7 @@ fn open(args: &PipeArgs) -> Result<Connection> {
             Endpoint::bind(addr, &options).with_context(|| format!("cannot listen at {addr}"))?;
         report_kernel_buffers(&endpoint);
         let listener = endpoint.listen(&options)?;
-        eprintln!("farhaul: listening at {}", listener.local_addr());
+        tell!("farhaul: listening at {}", listener.local_addr());
         return Ok(listener.accept()?);
     }
     let Some(peer) = &args.peer else { bail!("give HOST:PORT or --listen ADDR") };

@@ -59,7 +59,7 @@ impl Progress {
         let Ok(mut shown) = self.shown.try_lock() else { return };
         if !self.hidden && shown.elapsed() >= LINE_EVERY {
             *shown = Instant::now();
-            eprintln!("{:.0}%, {}", share * 100.0, message());
+            tell!("{:.0}%, {}", share * 100.0, message());
         }
     }
 }

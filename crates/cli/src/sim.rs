@@ -129,7 +129,7 @@ pub fn run(command: &SimCommand) -> Result<()> {
 }
 
 /// A number of threads.
-fn jobs(text: &str) -> Result<usize, String> {
+pub fn jobs(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("nothing would run: give at least 1".into()),
         Ok(jobs) => Ok(jobs),
@@ -218,7 +218,7 @@ fn simulate(args: &RunArgs) -> Result<()> {
             Some(path)
         }
         Some((_, Err(why))) => {
-            eprintln!("no plot: {why}");
+            tell!("no plot: {why}");
             None
         }
         None => None,

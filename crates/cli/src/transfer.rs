@@ -220,7 +220,7 @@ pub fn recv(args: &RecvArgs) -> Result<()> {
     let bars = MultiProgress::new();
     let running = Running::default();
     running.end_on_interrupt(&cancel);
-    eprintln!("farhaul: listening at {local}, writing to {}", args.into.display());
+    tell!("farhaul: listening at {local}, writing to {}", args.into.display());
     if args.once {
         return receive_once(args, &listener, &running, &cancel, &bars);
     }
@@ -263,7 +263,7 @@ fn receive_once(
 }
 
 fn report_failure(peer: SocketAddr, error: &anyhow::Error) {
-    eprintln!("farhaul: from {peer}: {}", describe(error));
+    tell!("farhaul: from {peer}: {}", describe(error));
 }
 
 /// The transfers of a `recv` that goes on for ever.
@@ -429,7 +429,7 @@ impl Display {
     fn note(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            None => tell!("{line}"),
         }
     }
 
@@ -447,7 +447,7 @@ impl Display {
                 bar.set_position(progress.bytes_done);
                 bar.set_message(line);
             }
-            None => eprintln!("{line}"),
+            None => tell!("{line}"),
         }
     }
 

@@ -146,7 +146,7 @@ pub(crate) fn check_peer(peer: SocketAddr, bind: Option<SocketAddr>) -> Result<(
 /// Says once, where it matters, that the kernel grants only small buffers.
 pub fn report_kernel_buffers(endpoint: &Endpoint) {
     if let Some(report) = small_buffers(endpoint.kernel_buffers()) {
-        eprintln!("farhaul: {report}");
+        tell!("farhaul: {report}");
     }
 }
 

@@ -258,8 +258,8 @@ fn relay(args: &RelayArgs) -> Result<()> {
     config.inject = injection(args)?;
     let relay = Relay::bind(config).context("cannot open the relay's ports")?.spawn()?;
     match relay.far_addr() {
-        Some(far) => eprintln!("farhaul: relaying between {} and {far}", relay.local_addr()),
-        None => eprintln!("farhaul: relaying at {}", relay.local_addr()),
+        Some(far) => tell!("farhaul: relaying between {} and {far}", relay.local_addr()),
+        None => tell!("farhaul: relaying at {}", relay.local_addr()),
     }
     let interrupted = interrupt::stop_flag();
     let end = args.lifetime.map(|t| Instant::now() + t);

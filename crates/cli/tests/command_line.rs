@@ -254,6 +254,16 @@ fn standard_output_that_takes_nothing() {
     }
 }
 
+/// As of a supervisor that has gone: what was to be said is lost, and the exit code says what it is to say.
+#[test]
+fn standard_error_that_is_closed() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    let status = command.args(["sim", "run", "/dev/null"]).stderr(writer).status();
+    assert_eq!(status.expect("it starts").code(), Some(2));
+}
+
 #[test]
 fn keys_of_the_perf_report() {
     let args = ["perf", "--listen", "127.0.0.1:0", "--once", "--json"];

@@ -83,7 +83,7 @@ pub fn hint_at_unknown() {
     let tails: Vec<String> = known.iter().map(|name| tail(name)).collect();
     for name in surroundings.names().filter(|name| known.iter().all(|known| known != name)) {
         if let Some(meant) = nearest(&tail(name), tails.iter().map(String::as_str)) {
-            eprintln!("farhaul: {name} is no setting; did you mean {PREFIX}{meant}?");
+            tell!("farhaul: {name} is no setting; did you mean {PREFIX}{meant}?");
         }
     }
 }

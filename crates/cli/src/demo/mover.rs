@@ -128,7 +128,7 @@ fn listen_address(messages: ChildStderr) -> Receiver<SocketAddr> {
             match address_in(&line) {
                 // The other end has gone if nobody waits any more.
                 Some(address) => drop(tell.send(address)),
-                None => eprintln!("{line}"),
+                None => tell!("{line}"),
             }
         }
     });

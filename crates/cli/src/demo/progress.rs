@@ -47,7 +47,7 @@ impl Progress {
                 bar.set_position(bytes);
                 bar.set_message(line);
             }
-            None => eprintln!("{line}"),
+            None => tell!("{line}"),
         }
     }
 }

@@ -91,12 +91,12 @@ pub fn examine(args: &DoctorArgs, host: &str) -> Result<Report> {
     let hello =
         Hello::new(Some(identity.public_key()), transfer, session, serde_json::to_value(&task)?);
 
-    eprintln!("farhaul: starting farhaul on {host}");
+    tell!("farhaul: starting farhaul on {host}");
     let stop = interrupt::stop_flag();
     let remote = Remote::start(&command, host, remote_farhaul, &hello, &stop)?;
     // Both hosts look at themselves at the same time, and the path is measured when both are done.
     let local = audit(args);
-    eprintln!("farhaul: waiting for what {host} says of itself");
+    tell!("farhaul: waiting for what {host} says of itself");
     let peer = match next(&remote, host, &stop)? {
         Said::Host { report } => *report,
         Said::Seen { .. } => bail!("{host} said nothing of itself"),

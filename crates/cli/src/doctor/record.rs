@@ -32,7 +32,7 @@ pub fn record(name: &str, time: Duration, json: bool) -> Result<()> {
         return Err(wrong("give a name of letters, digits, - and _").into());
     }
     let (stop, root) = (interrupt::stop_flag(), Root::system());
-    eprintln!(
+    tell!(
         "farhaul: measuring timers, waking and stalls for {time:?}: run nothing else for a host at rest"
     );
     let measured = noise::measure(time, &root, &|_| !stop.load(Ordering::Relaxed))?;

@@ -150,11 +150,11 @@ fn revoke(args: &RevokeArgs) -> Result<()> {
         match clients::mentions(&config, &gone.name, &gone.key) {
             Ok(found) => still_named = found,
             // The key is out all the same.
-            Err(Usage(why)) => eprintln!("farhaul: not looked for what still names it: {why}"),
+            Err(Usage(why)) => tell!("farhaul: not looked for what still names it: {why}"),
         }
     }
     if let Some(wrong) = &gone.wrong {
-        eprintln!(
+        tell!(
             "farhaul: the list has other lines that are wrong: no key is added until they are mended:\n{wrong}"
         );
     }

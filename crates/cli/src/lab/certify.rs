@@ -158,7 +158,7 @@ fn certify(chosen: &[Spec], seed: u64, args: &CommonArgs) -> Result<Certified> {
     if chosen.is_empty() {
         return Ok(certified);
     }
-    eprintln!("farhaul: the scenarios are drawn from seed {seed}");
+    tell!("farhaul: the scenarios are drawn from seed {seed}");
     let mut baselines = Vec::new();
     for law in laws().into_iter().filter(|law| BASELINES.contains(&law.name)).map(Spec::of) {
         baselines.push(one(&battery, &law, seed, &options)?);

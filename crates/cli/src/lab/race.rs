@@ -142,7 +142,7 @@ pub fn run(args: &RaceArgs) -> Result<()> {
     race.seed = seed;
     race.command = command(args, seed);
     if let Some(seed) = seed {
-        eprintln!("farhaul: the paths are drawn from seed {seed}");
+        tell!("farhaul: the paths are drawn from seed {seed}");
     }
     if args.hosts != HostProfile::NONE {
         race.remarks.push(format!("The simulator's hosts have the profile {}.", args.hosts));
@@ -261,7 +261,7 @@ fn leave_out_absent(race: &mut Race, place: &Place) -> Result<()> {
     let mut absent = Vec::new();
     race.systems.retain(|system| match absence(system) {
         Some(why) => {
-            eprintln!("farhaul: not in the race: {why}");
+            tell!("farhaul: not in the race: {why}");
             absent.push(why);
             false
         }

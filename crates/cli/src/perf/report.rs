@@ -285,7 +285,7 @@ fn print_interval(row: &Interval) {
         format!("  rtt {rtt_ms:.3} ms  retransmitted {retransmitted}  lost {lost}")
     });
     let (size, rate) = (show_size(row.bytes), show_rate(row.bits_per_second));
-    eprintln!("{:6.2}-{:6.2} s  {size:>10}  {rate:>12}{path}", row.start, row.end);
+    tell!("{:6.2}-{:6.2} s  {size:>10}  {rate:>12}{path}", row.start, row.end);
 }
 
 impl Report {

@@ -49,7 +49,7 @@ pub fn serve(args: &PerfArgs, addr: SocketAddr) -> Result<()> {
     let local = acceptor.local_addr()?;
     let running = Running::end_on_interrupt();
     let how = Measurement { args, running: &running, trace: trace.as_ref() };
-    eprintln!("farhaul: listening at {local}");
+    tell!("farhaul: listening at {local}");
     let mut incoming = match args.is_raw() {
         true => Incoming::Raw(acceptor),
         false => Incoming::Tests(Arrivals::start(acceptor, args.greeting.greeting_timeout)),
@@ -74,7 +74,7 @@ pub fn serve(args: &PerfArgs, addr: SocketAddr) -> Result<()> {
             return trace.map_or(Ok(()), |trace| trace.conclude());
         }
         if let Err(error) = result {
-            eprintln!("farhaul: {}", exit::describe(&error));
+            tell!("farhaul: {}", exit::describe(&error));
         }
     }
 }
@@ -113,7 +113,7 @@ fn ask_for_test(how: &Measurement<'_>, connector: &Connector<'_>) -> Result<()> 
     send_line(&mut control, &request)?;
     let first = read_first_answer(&mut control, args.greeting.greeting_timeout);
     match first.map_err(|error| no_listener(&control, &error))? {
-        Answer::Busy => eprintln!("farhaul: waiting for the end of the test that is running there"),
+        Answer::Busy => tell!("farhaul: waiting for the end of the test that is running there"),
         Answer::Heard => {}
         Answer::Ready => bail!("the peer is ready before it has heard"),
     }

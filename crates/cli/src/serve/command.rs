@@ -68,7 +68,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     if args.check {
         let (clients, exports) = (config.clients.len(), config.exports.len());
         let path = args.config.display();
-        config.warnings.iter().for_each(|warning| eprintln!("farhaul: warning: {warning}"));
+        config.warnings.iter().for_each(|warning| tell!("farhaul: warning: {warning}"));
         let text = format!("{path} is right: clients: {clients}, exports: {exports}\n");
         return output::print(text.as_bytes());
     }

@@ -152,7 +152,7 @@ fn check_all(
                     let command = format!("farhaul sim fuzz --seed {seed} --runs 1");
                     let written = write(args, seed);
                     if let Err(error) = &written {
-                        shown.print_beside(|| eprintln!("farhaul: {error:#}"));
+                        shown.print_beside(|| tell!("farhaul: {error:#}"));
                     }
                     let failure = Failure { seed, what, command, scenario: written.ok() };
                     tell(&failure);

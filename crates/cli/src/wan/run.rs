@@ -141,7 +141,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let stats = site.end()?;
     series.end(stats.clone())?;
     if let Some(why) = why_not_kept(&stats, series.not_kept()) {
-        eprintln!("farhaul: {why}");
+        tell!("farhaul: {why}");
     }
     if let Some(file) = &args.counters {
         let mut text = Vec::new();

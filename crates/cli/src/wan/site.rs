@@ -189,7 +189,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if let Err(error) = self.end_processes() {
-            eprintln!("farhaul: {error}");
+            tell!("farhaul: {error}");
         }
     }
 }
@@ -225,7 +225,7 @@ pub fn wait(
             return Err(interrupted().into());
         }
         for text in services.iter_mut().filter_map(Service::failure) {
-            eprintln!("farhaul: {text}");
+            tell!("farhaul: {text}");
         }
         look()?;
     }

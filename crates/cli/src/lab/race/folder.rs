@@ -92,7 +92,7 @@ fn remove(path: &Path) {
             _ => return,
         }
     }
-    eprintln!("farhaul: cannot remove {}: remove it yourself", path.display());
+    tell!("farhaul: cannot remove {}: remove it yourself", path.display());
 }
 
 #[cfg(test)]
