@@ -3,6 +3,7 @@
 mod arrivals;
 mod channel;
 mod measure;
+mod places;
 mod protocol;
 mod report;
 mod running;

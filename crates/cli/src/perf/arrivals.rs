@@ -4,22 +4,22 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use super::channel::{Acceptor, Channel};
+use super::places::Places;
 use super::protocol::{Answer, HEADER, Opening, Request, read_opening, send_line};
 use super::running::Running;
 use crate::exit::describe;
 
-/// Connections that are heard or wait to be taken, at most; more stay with the listener, which answers no more
-/// than it has room for. Enough for all streams of one test and as many strangers.
-const MOST: usize = 512;
+/// Tests that wait for their turn, at most.
+const MOST_TESTS: usize = 512;
 /// How soon an interruption is seen by what waits here.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -65,7 +65,7 @@ impl Arrivals {
             match self.arrived.recv()? {
                 Arrival::Test(request, control) => break (request, control),
                 Arrival::Data(_, channel) => turn_away(&channel),
-                Arrival::Stranger(why) => eprintln!("farhaul: {why}"),
+                Arrival::Stranger(why) => tell!("farhaul: {why}"),
                 Arrival::Broken(error) => return Err(error.into()),
             }
         };
@@ -96,9 +96,9 @@ impl Arrivals {
                         _ => turn_away(&channel),
                     }
                 }
-                Ok(Arrival::Test(..)) if self.waiting.len() >= MOST => {}
+                Ok(Arrival::Test(..)) if self.waiting.len() >= MOST_TESTS => {}
                 Ok(Arrival::Test(request, control)) => self.waiting.push_back((request, control)),
-                Ok(Arrival::Stranger(why)) => eprintln!("farhaul: {why}"),
+                Ok(Arrival::Stranger(why)) => tell!("farhaul: {why}"),
                 Ok(Arrival::Broken(error)) => return Err(error.into()),
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(RecvTimeoutError::Timeout) => {
@@ -113,35 +113,8 @@ impl Arrivals {
 
 /// A data connection of no test.
 fn turn_away(channel: &Channel) {
-    eprintln!("farhaul: from {}: a connection came that belongs to no test", channel.peer());
+    tell!("farhaul: from {}: a connection came that belongs to no test", channel.peer());
     channel.abort();
-}
-
-/// How many connections are heard or wait to be taken.
-#[derive(Default)]
-struct Places {
-    taken: Mutex<usize>,
-    freed: Condvar,
-}
-
-/// A connection's place, free again when it is dropped.
-struct Place(Arc<Places>);
-
-impl Places {
-    /// Waits for one and takes it.
-    fn take(this: &Arc<Self>) -> Place {
-        let taken = this.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = this.freed.wait_while(taken, |taken| *taken >= MOST);
-        *free.unwrap_or_else(PoisonError::into_inner) += 1;
-        Place(Arc::clone(this))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.freed.notify_one();
-    }
 }
 
 /// Hears what comes.
@@ -155,7 +128,7 @@ impl Doorman {
     fn run(self, acceptor: &Acceptor) {
         let (this, places) = (Arc::new(self), Arc::default());
         loop {
-            let place = Places::take(&places);
+            let mut place = Places::take(&places);
             let channel = match acceptor.accept() {
                 Ok(channel) => channel,
                 // It was gone before it was taken.
@@ -166,6 +139,11 @@ impl Doorman {
                     return;
                 }
             };
+            // One of a source that has its share already, or that is gone.
+            if !channel.source().is_some_and(|source| place.give(source)) {
+                channel.abort();
+                continue;
+            }
             let doorman = Arc::clone(&this);
             thread::spawn(move || {
                 let arrival = doorman.hear(channel);

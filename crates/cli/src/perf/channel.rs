@@ -1,7 +1,7 @@
 //! Connections of a test, whatever carries them.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,14 @@ impl Channel {
                 Ok(peer) => peer.to_string(),
                 Err(_) => "a peer that is gone".into(),
             },
+        }
+    }
+
+    /// The address of the other end; none if it is gone.
+    pub fn source(&self) -> Option<IpAddr> {
+        match self {
+            Channel::Udt(connection) => Some(connection.peer_addr().ip()),
+            Channel::Tcp(stream) => stream.peer_addr().ok().map(|peer| peer.ip()),
         }
     }
 
