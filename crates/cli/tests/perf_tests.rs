@@ -278,7 +278,7 @@ fn interruptions_of_what_waits() {
 /// What an ACK in the peer's name has made a sender forget never arrives. Neither side waits for it for longer
 /// than the engine needs to be sure of that.
 #[test]
-fn forged_acknowledgements_end_a_test_with_an_error_that_names_them() {
+fn forged_acknowledgements_end_a_test_with_an_error() {
     let limit = Duration::from_secs(40);
     let listen = ["perf", "--listen", "127.0.0.1:0", "--once", "--json"];
     let listener = Process::farhaul_within(&listen, limit);
@@ -290,6 +290,9 @@ fn forged_acknowledgements_end_a_test_with_an_error_that_names_them() {
     let ours = Process::farhaul_within(&["perf", &addr, "-t", "3", "--json"], limit).finish();
     let theirs = listener.finish();
     assert_eq!((ours.code, theirs.code), (Some(1), Some(1)), "{ours:#?} {theirs:#?}");
+    // Whichever notices first: the sender that the peer misses what was acknowledged, and names it, or the listener that
+    // less has come than was sent.
     let errors = [&ours.errors[..], &theirs.errors].concat();
-    assert!(errors.iter().any(|line| line.contains("forges")), "{errors:#?}");
+    let told = |line: &String| line.contains("forges") || line.contains("is not complete");
+    assert!(errors.iter().any(told), "{errors:#?}");
 }
