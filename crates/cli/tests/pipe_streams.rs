@@ -313,7 +313,9 @@ fn a_peer_that_closes_too_early() {
     assert_eq!(listener.finish_with_open_input().code, Some(1));
     let ended = connecting.finish_with_open_input();
     assert_eq!(ended.code, Some(1), "{ended:#?}");
-    assert!(ended.errors[0].contains("the peer closed before"), "{ended:#?}");
+    // The program that ends breaks the connection off, if that comes before its closing is heard.
+    let told = ["the peer closed before", "the peer broke the connection off"];
+    assert!(told.iter().any(|told| ended.errors[0].contains(told)), "{ended:#?}");
     assert!(feeder.join().expect("no panic").is_err());
 }
 
