@@ -14,8 +14,9 @@ use crate::View;
 const BETA: f64 = 0.7;
 /// Share of the long-term bound that is left to others while nothing is probed (draft: `Headroom`).
 const HEADROOM: f64 = 0.15;
-/// A rate bound below this share of the bandwidth is tried again after so many round trips, and so long, without losses
-/// and with a short queue: the path has room again. After less, eight flows share 1 Gb/s less evenly.
+/// A rate bound below this share of the bandwidth is tried again after [`FREE_ROUNDS`] round trips, and for longer than
+/// [`FREE_FOR`], without losses and with a short queue: the path has room again. After less, eight flows share 1 Gb/s
+/// less evenly.
 const LOW_BOUND: f64 = 0.75;
 const FREE_ROUNDS: u32 = 4;
 const FREE_FOR: Duration = Duration::from_millis(250);
